@@ -1,0 +1,2 @@
+//! headgate.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Limits and the periods they count in.

@@ -1,0 +1,1 @@
+//! The shared state in Redis: the only place that names a key, a script or the redis crate.

@@ -1,0 +1,2 @@
+//! fake upstream.
+fn main() {}
