@@ -164,7 +164,7 @@ impl ReplicaId {
 }
 
 /// The SHA-256 of a client key's secret: the only form in which Headgate keeps it.
-#[derive(Clone, Copy, Eq, Hash)]
+#[derive(Clone, Copy, Eq)]
 pub struct SecretHash([u8; 32]);
 
 impl SecretHash {
@@ -176,7 +176,7 @@ impl SecretHash {
     /// Reads 64 hexadecimal digits.
     pub fn from_hex(hex: &str) -> Result<Self, IdError> {
         let error = IdError { expected: "a SHA-256: 64 hexadecimal digits" };
-        if hex.len() != 64 || !hex.is_ascii() {
+        if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(error);
         }
         let mut bytes = [0; 32];
@@ -201,6 +201,12 @@ impl SecretHash {
 impl PartialEq for SecretHash {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl std::hash::Hash for SecretHash {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 
