@@ -1,0 +1,230 @@
+//! The configuration as requests need it: models with the connections that serve them, ready to call. Immutable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use http::{HeaderMap, HeaderValue, header};
+use reqwest::Url;
+use secrecy::{ExposeSecret as _, SecretString};
+use shared::config::{Config, Credential, LimitScope, Limits, Strategy, Timeouts};
+use shared::failure::{self, ErrorPolicy, OwnRule};
+use shared::ids::{BucketName, ConnectionId, GroupId, ModelName, SecretHash};
+use shared::money::Price;
+
+pub use shared::config::Owner;
+
+use crate::dialect::Dialect;
+use crate::flow::plan::Order;
+
+/// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
+/// the credential.
+const MARK_DIGITS: usize = 8;
+
+/// The bucket of a connection whose models all share one quota.
+const ACCOUNT_BUCKET: &str = "account";
+
+/// Everything one version of the configuration says about routing.
+#[derive(Debug)]
+pub struct Catalog {
+    /// Names the file's text.
+    pub version: String,
+    /// Waits, attempts and sizes.
+    pub limits: Limits,
+    /// The clocks of an upstream call.
+    pub timeouts: Timeouts,
+    models: HashMap<ModelName, Arc<Model>>,
+    orders: HashMap<GroupId, Order>,
+}
+
+/// A model that callers may name.
+#[derive(Debug)]
+pub struct Model {
+    /// Its public name.
+    pub name: ModelName,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// Who serves it, in the order of the file.
+    pub serving: Vec<Serving>,
+}
+
+/// A model on one connection.
+#[derive(Debug, Clone)]
+pub struct Serving {
+    /// The connection.
+    pub connection: Arc<Connection>,
+    /// What the model is called there.
+    pub upstream_model: Arc<str>,
+    /// The bucket its rate limits count in.
+    pub bucket: BucketName,
+}
+
+/// One credential at one provider, ready to call.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its name.
+    pub id: ConnectionId,
+    /// Its provider's name.
+    pub provider: Arc<str>,
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its channel group.
+    pub group: GroupId,
+    /// Lower first.
+    pub priority: i32,
+    /// Its share of the traffic.
+    pub weight: u32,
+    /// Leases at a time.
+    pub max_concurrent: Option<u32>,
+    /// Attempts in any 60 s.
+    pub rpm: Option<u32>,
+    /// The language of its provider.
+    pub dialect: Dialect,
+    /// Its provider's base URL, without a slash at the end.
+    pub base_url: Arc<str>,
+    /// The credential as headers, marked sensitive.
+    pub credential: HeaderMap,
+    /// Stands for the credential in locks.
+    pub credential_mark: Arc<str>,
+    /// What a 403 or 404 means there.
+    pub error_policy: ErrorPolicy,
+    /// The provider's own error rules.
+    pub error_rules: Arc<[OwnRule]>,
+}
+
+impl Catalog {
+    /// Reads a checked configuration; fails only on what no check can see, such as a credential that is no header value.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        let mut models: HashMap<ModelName, Model> = HashMap::new();
+        for (name, model) in &config.models {
+            models.insert(name.clone(), Model { name: name.clone(), price: model.price, serving: Vec::new() });
+        }
+        for connection in config.connections.values() {
+            // Only Google's upstreams exchange refresh tokens, and none of them is served yet.
+            let Credential::ApiKey(key) = &connection.credential else { continue };
+            let ready = Arc::new(Connection::new(config, connection, key)?);
+            if !ready.dialect.is_served() {
+                tracing::warn!(connection = %ready.id, dialect = ready.dialect.as_str(), "upstreams of this dialect are not served yet");
+                continue;
+            }
+            for (name, upstream) in &connection.models {
+                let bucket = bucket(&connection.limit_scope, name, upstream.as_str())?;
+                let serving =
+                    Serving { connection: Arc::clone(&ready), upstream_model: upstream.as_str().into(), bucket };
+                models.entry(name.clone()).and_modify(|model| model.serving.push(serving));
+            }
+        }
+        let mut models: HashMap<ModelName, Arc<Model>> =
+            models.into_iter().map(|(name, model)| (name, Arc::new(model))).collect();
+        for (alias, target) in &config.aliases {
+            if let Some(model) = models.get(target).cloned() {
+                models.insert(alias.clone(), model);
+            }
+        }
+        Ok(Self {
+            version: config.version.clone(),
+            limits: config.limits.clone(),
+            timeouts: config.timeouts.clone(),
+            models,
+            orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
+        })
+    }
+
+    /// The model of this name or alias.
+    pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
+        self.models.get(name)
+    }
+
+    /// How the rungs of a group are offered.
+    pub fn order(&self, group: &GroupId) -> Order {
+        self.orders.get(group).copied().unwrap_or(Order::Spread)
+    }
+}
+
+fn order(strategy: Strategy) -> Order {
+    match strategy {
+        Strategy::Priority => Order::Priority,
+        // Quota windows are not counted yet; until then these groups are spread.
+        Strategy::Spread | Strategy::EarliestReset => Order::Spread,
+    }
+}
+
+fn bucket(scope: &LimitScope, model: &ModelName, upstream: &str) -> anyhow::Result<BucketName> {
+    let name = match scope {
+        LimitScope::Model => model.as_str(),
+        LimitScope::Account => ACCOUNT_BUCKET,
+        LimitScope::Buckets(families) => families
+            .iter()
+            .find(|family| family.pattern.is_match(upstream))
+            .map_or(model.as_str(), |family| family.name.as_str()),
+    };
+    BucketName::parse(name).context("a bucket has no usable name")
+}
+
+impl Connection {
+    fn new(config: &Config, connection: &shared::config::Connection, key: &SecretString) -> anyhow::Result<Self> {
+        let provider = config
+            .providers
+            .get(&connection.provider)
+            .with_context(|| format!("connection {} has no provider", connection.id))?;
+        let endpoint = provider.endpoints.first().context("a provider has no endpoint")?;
+        Url::parse(endpoint.url.as_str()).with_context(|| format!("provider {} has no usable URL", connection.provider))?;
+        Ok(Self {
+            id: connection.id.clone(),
+            provider: connection.provider.as_str().into(),
+            owner: connection.owner.clone(),
+            group: connection.group.clone(),
+            priority: connection.priority,
+            weight: connection.weight.get(),
+            max_concurrent: connection.max_concurrent.map(Into::into),
+            rpm: connection.rpm.map(Into::into),
+            dialect: Dialect::of(provider.dialect),
+            base_url: endpoint.url.as_str().trim_end_matches('/').into(),
+            credential: bearer(key).with_context(|| format!("the api_key of connection {}", connection.id))?,
+            credential_mark: SecretHash::of(key.expose_secret()).to_hex()[..MARK_DIGITS].into(),
+            error_policy: error_policy(provider.error_policy),
+            error_rules: provider.errors.iter().map(own_rule).collect(),
+        })
+    }
+}
+
+impl Connection {
+    /// Whose credential a failure is about.
+    pub fn owner_kind(&self) -> failure::Owner {
+        match self.owner {
+            Owner::Platform => failure::Owner::Platform,
+            Owner::Account(_) => failure::Owner::Byok,
+        }
+    }
+}
+
+fn bearer(key: &SecretString) -> anyhow::Result<HeaderMap> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
+        .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
+    value.set_sensitive(true);
+    Ok(HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+}
+
+fn error_policy(policy: shared::config::ErrorPolicy) -> ErrorPolicy {
+    match policy {
+        shared::config::ErrorPolicy::Standard => ErrorPolicy::Standard,
+        shared::config::ErrorPolicy::Sandbox => ErrorPolicy::Sandbox,
+    }
+}
+
+fn own_rule(rule: &shared::config::ErrorRule) -> OwnRule {
+    use shared::config::FailureClass as Named;
+    use shared::failure::Class;
+    let class = match rule.class {
+        Named::RateLimited => Class::RateLimited,
+        Named::Capacity => Class::Capacity,
+        Named::Unavailable => Class::Unavailable,
+        Named::Billing => Class::Billing,
+        Named::Auth => Class::Auth,
+        Named::ModelMissing => Class::ModelMissing,
+        Named::ContextLength => Class::ContextLength,
+        Named::ClientError => Class::ClientError,
+        Named::Refused => Class::Refused,
+    };
+    OwnRule { status: rule.status, contains: rule.contains.clone(), class }
+}

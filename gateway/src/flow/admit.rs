@@ -1,0 +1,223 @@
+//! May this client key start this request now? Asks the script, and stands in the key's line while that can help.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::config::ModelPattern;
+use shared::ids::{ModelName, SecretHash};
+use shared::limit::Period;
+use shared::money::{NanoDollars, Price};
+use shared::state::StateError;
+use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
+use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::journey::Journey;
+use super::plan::Ladder;
+use super::settle::{Facts, Open};
+use super::tally;
+use super::{Fall, Wanted};
+use crate::app::Shared;
+use crate::catalog::{Model, Owner};
+use crate::error::{KeyFault, KeyLimit, Refusal};
+
+/// A message that somebody may try again can be lost; after this long one asks anyway.
+pub const FALLBACK: Duration = Duration::from_millis(250);
+/// What an answer may hold whose request sets no limit, in tokens: only counts for accounts with `overdraft: none`.
+const DEFAULT_OUTPUT: u64 = 4_096;
+
+/// A caller whose record `admit` compares with the one in Redis.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// What it sent.
+    pub secret: SecretHash,
+    /// What that leads to.
+    pub caller: Arc<CallerRecord>,
+}
+
+/// What is to be admitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The request as the caller put it.
+    pub wanted: &'a Wanted,
+    /// The model it names.
+    pub model: &'a Arc<Model>,
+    /// The rungs that may answer.
+    pub ladder: &'a Ladder,
+    /// Cancelled when the caller hangs up.
+    pub gone: &'a CancellationToken,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Admission {
+    /// It may start; everything is taken.
+    Admitted(Open),
+    /// The caller's record is not the one Redis has any more: read it again.
+    Stale,
+}
+
+/// Takes all of the key's limits at once, waiting for them at most `limits.key_wait`, first come first served over all replicas.
+/// A refusal takes nothing.
+pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut Journey) -> Result<Admission, Fall> {
+    let hold = may_use(&known.caller, asked)?;
+    let mut ask = AdmitAsk {
+        account: known.caller.account.clone(),
+        key: known.caller.key.clone(),
+        secret: known.secret,
+        rev: Arc::clone(&known.caller.rev),
+        request: journey.request.clone(),
+        hold,
+        span: known.caller.rights.spend.as_ref().and_then(|limit| span_at(limit, now_ms())),
+        place: Place::Pass,
+        model: asked.model.name.clone(),
+    };
+    let answer = stand_in_line(app, &mut ask, known, asked.gone, journey).await?;
+    match answer {
+        Admit::Admitted { .. } => {
+            journey.admitted = true;
+            app.metrics.waited(journey.waited);
+            let facts = Facts {
+                account: ask.account,
+                key: ask.key,
+                request: ask.request,
+                model: ask.model,
+                span: ask.span,
+                dialect: asked.wanted.dialect.as_str(),
+            };
+            Ok(Admission::Admitted(Open::new(Arc::clone(app), facts, asked.wanted.peek.prompt_chars)))
+        }
+        Admit::Changed => Ok(Admission::Stale),
+        other => Err(refusal(other).into()),
+    }
+}
+
+/// Asks until the answer is final or waiting cannot help any more; then leaves the line.
+async fn stand_in_line(
+    app: &Shared,
+    ask: &mut AdmitAsk,
+    known: &Known,
+    gone: &CancellationToken,
+    journey: &mut Journey,
+) -> Result<Admit, Fall> {
+    let began = Instant::now();
+    let deadline = began + app.catalog.load().limits.key_wait;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    // Subscribed before the place is taken: a slot freed in between is not missed.
+    let place = app.waker.place(journey.request.as_str());
+    loop {
+        ask.place = Place::Stand { max_wait: left() };
+        let answer = app.store.admit(ask).await.map_err(|error| unanswered(app, &error))?;
+        if let Admit::PeriodPassed { now_ms } = answer {
+            ask.span = known.caller.rights.spend.as_ref().and_then(|limit| span_at(limit, now_ms));
+            continue;
+        }
+        let Some(pause) = pause(&answer) else { return Ok(answer) };
+        if !left().is_zero() {
+            let _waiting = app.metrics.stand_in_line();
+            tokio::select! {
+                () = gone.cancelled() => {}
+                _ = place.woken(pause.min(left())) => {}
+            }
+        }
+        journey.waited = began.elapsed();
+        if gone.is_cancelled() || left().is_zero() {
+            leave(app, ask).await;
+            return if gone.is_cancelled() { Err(Fall::Gone) } else { Ok(answer) };
+        }
+    }
+}
+
+/// How long to wait before asking again; `None` if the answer is final.
+fn pause(answer: &Admit) -> Option<Duration> {
+    match answer {
+        // The exact time is known, but a caller ahead may leave and a place must be kept alive.
+        Admit::OverRate { wait, position: Some(_), .. } => Some((*wait).min(Duration::from_secs(1))),
+        Admit::OverConcurrency { position: Some(_), .. } => Some(FALLBACK),
+        _ => None,
+    }
+}
+
+async fn leave(app: &Shared, ask: &AdmitAsk) {
+    if let Err(error) = app.store.leave_key(&ask.account, &ask.key, &ask.request).await {
+        // The place lapses by itself within two seconds.
+        tracing::debug!(%error, "a place in line was not given up");
+    }
+}
+
+fn refusal(answer: Admit) -> Refusal {
+    match answer {
+        Admit::Disabled => Refusal::Key(KeyFault::Unknown),
+        Admit::NoBalance { .. } => Refusal::Balance,
+        Admit::OverSpend { .. } => Refusal::SpendLimit,
+        Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait },
+        Admit::OverConcurrency { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
+        // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
+        _ => Refusal::StateUnavailable,
+    }
+}
+
+/// Redis did not answer a decision.
+pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
+    app.metrics.store_errors.inc();
+    tracing::debug!(%error, "a decision was not answered");
+    Refusal::StateUnavailable
+}
+
+/// Checks what needs no counter: the model is one of the key's, and it can be paid. Answers what is held for it.
+fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
+    let name = &asked.wanted.peek.model;
+    if !allowed(&caller.rights.models, name, &asked.model.name) {
+        return Err(Refusal::ModelNotAllowed { model: name.clone() });
+    }
+    let money_counts = caller.money == MoneyLimit::Limited || caller.rights.spend.is_some();
+    let mut most = NanoDollars::ZERO;
+    let mut all_free = true;
+    for rung in asked.ladder.steps.iter().flat_map(|step| &step.rungs) {
+        if rung.serving.connection.owner != Owner::Platform {
+            continue;
+        }
+        match rung.model.price {
+            Some(price) if price.is_free() => {}
+            Some(price) => {
+                all_free = false;
+                most = most.max(upper_bound(&price, asked.wanted));
+            }
+            None if money_counts => return Err(Refusal::NoPrice { model: name.clone() }),
+            None => {}
+        }
+    }
+    Ok(if all_free { Hold::Free } else { Hold::AtMost(most) })
+}
+
+/// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
+fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
+    let matches = |pattern: &ModelPattern| {
+        pattern.matches(model) || ModelName::parse(asked).is_ok_and(|name| pattern.matches(&name))
+    };
+    patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::parse(text)).any(|p| matches(&p))
+}
+
+fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
+    let output = wanted.peek.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).saturating_mul(wanted.peek.choices);
+    let mut tokens = tally::estimate(wanted.peek.prompt_chars, 0);
+    // Reasoning counts within the maximum: whichever of the two costs more.
+    if price.reasoning > price.output {
+        tokens.reasoning = output;
+    } else {
+        tokens.output = output;
+    }
+    price.cost(&tokens)
+}
+
+/// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.
+fn span_at(limit: &SpendLimit, now_ms: i64) -> Option<SpendSpan> {
+    let span = Period::named(&limit.period, &limit.zone).span_at(now_ms);
+    Some(SpendSpan { label: span.label.into(), start_ms: span.start_ms, end_ms: span.end_ms })
+}
+
+/// This machine's clock: only a first guess, which the script corrects.
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

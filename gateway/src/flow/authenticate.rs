@@ -1,0 +1,70 @@
+//! Who calls? A look-up by the secret's hash, cached: whether the key still counts is decided by `admit`, every time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use shared::ids::SecretHash;
+use shared::state::records::CallerRecord;
+use shared::state::{StateError, Store};
+use tokio::time::Instant;
+
+use crate::error::{KeyFault, Refusal};
+
+/// How long a record is believed to be current. A stale one is found out by `admit`, so this only bounds memory of the unused.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// At most so many callers are remembered.
+const CALLERS_MAX: usize = 10_000;
+
+/// The callers this replica knows.
+#[derive(Debug)]
+pub struct Callers {
+    store: Store,
+    known: Mutex<HashMap<SecretHash, (Arc<CallerRecord>, Instant)>>,
+}
+
+impl Callers {
+    /// Knows nobody yet.
+    pub fn new(store: Store) -> Self {
+        Self { store, known: Mutex::default() }
+    }
+
+    fn recall(&self, secret: &SecretHash) -> Option<Arc<CallerRecord>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(secret).filter(|(_, read)| read.elapsed() < REMEMBERED).map(|(caller, _)| Arc::clone(caller))
+    }
+
+    fn remember(&self, secret: SecretHash, caller: &Arc<CallerRecord>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CALLERS_MAX {
+            known.retain(|_, (_, read)| read.elapsed() < REMEMBERED);
+            if known.len() >= CALLERS_MAX {
+                known.clear();
+            }
+        }
+        known.insert(secret, (Arc::clone(caller), Instant::now()));
+    }
+
+    /// `admit` found the record changed or revoked.
+    pub fn forget(&self, secret: &SecretHash) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(secret);
+    }
+}
+
+/// Who sent this secret. Unknown ones are refused; none is remembered, so a key works from the moment it exists.
+pub async fn authenticate(
+    callers: &Callers,
+    secret: Option<SecretHash>,
+) -> Result<(SecretHash, Arc<CallerRecord>), Refusal> {
+    let secret = secret.ok_or(Refusal::Key(KeyFault::Missing))?;
+    if let Some(caller) = callers.recall(&secret) {
+        return Ok((secret, caller));
+    }
+    let record = callers.store.look_up(secret).await.map_err(|error: StateError| {
+        tracing::debug!(%error, "look-up of a client key was not answered");
+        Refusal::StateUnavailable
+    })?;
+    let caller = Arc::new(record.ok_or(Refusal::Key(KeyFault::Unknown))?);
+    callers.remember(secret, &caller);
+    Ok((secret, caller))
+}

@@ -1,0 +1,376 @@
+//! Goes down the ladder: acquire a slot, attempt, record, until one rung answers or none is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::failure::{Class, Effect, Next, Owner};
+use shared::state::admission::Place;
+use shared::state::capacity::{
+    Acquire, AcquireAsk, Candidate, LeaseId, LockCause, Mark, RecordAsk, RungState,
+};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::admit::{FALLBACK, unanswered};
+use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
+use super::held::Held;
+use super::journey::{Journey, Tried};
+use super::plan::{Ladder, Order, Rung, Step};
+use super::record::mark;
+use super::Fall;
+use crate::app::Shared;
+use crate::catalog::Catalog;
+use crate::error::{After, Closed, Failed, Refusal};
+use crate::metrics::AttemptLabels;
+
+/// Before the same rung is asked again, at most so long.
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// A rung that answers, and the slot it holds.
+#[derive(Debug)]
+pub struct Answered {
+    /// Which rung.
+    pub rung: Rung,
+    /// The slot at its connection, given back when the answer has ended.
+    pub held: Held,
+    /// The answer.
+    pub committed: Committed,
+}
+
+/// What the climb works with.
+#[derive(Debug, Clone, Copy)]
+pub struct Climb<'a> {
+    /// Store, keeper, metrics.
+    pub app: &'a Shared,
+    /// Limits.
+    pub catalog: &'a Catalog,
+    /// The ladder.
+    pub ladder: &'a Ladder,
+    /// How rungs are called.
+    pub exchange: Exchange<'a>,
+}
+
+/// How far a step was climbed.
+enum Ended {
+    /// A rung answers.
+    Answered(Box<Answered>),
+    /// Its open rungs are only full.
+    Full(Duration),
+    /// All that could be tried was tried; the rest is closed.
+    Spent,
+}
+
+/// What one climb has seen.
+struct Walk<'a> {
+    climb: Climb<'a>,
+    journey: &'a mut Journey,
+    /// Names the leases of this request.
+    leases: u32,
+    calls: u32,
+    /// Waiting in all, over all steps.
+    patience: Duration,
+    /// The failure of the most preferred rung that was really tried.
+    first: Option<(Failure, Owner)>,
+    /// True while nothing but rate limits and billing stood in the way.
+    only_limits: bool,
+    /// The soonest moment something opens.
+    soonest: Option<Instant>,
+}
+
+/// Whether a step may be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// Ask once: other steps come after it.
+    Pass,
+    /// Stand in its lines.
+    Stand,
+}
+
+/// Climbs until one rung answers. Steps that are only full are waited for last, in the most preferred of them, at most
+/// `limits.capacity_wait` in all.
+pub async fn climb(climb: Climb<'_>, journey: &mut Journey) -> Result<Box<Answered>, Fall> {
+    let mut walk = Walk {
+        patience: climb.catalog.limits.capacity_wait,
+        climb,
+        journey,
+        leases: 0,
+        calls: 0,
+        first: None,
+        only_limits: true,
+        soonest: None,
+    };
+    let mut full: Option<(&Step, Duration)> = None;
+    let mut steps = climb.ladder.steps.iter().peekable();
+    while let Some(step) = steps.next() {
+        // With no other place left to wait in, one call both asks and stands in line.
+        let line = if steps.peek().is_none() && full.is_none() { Line::Stand } else { Line::Pass };
+        match walk.step(step, line).await? {
+            Ended::Answered(answered) => return Ok(answered),
+            Ended::Full(wait) if line == Line::Stand => return Err(Refusal::NoCapacity { wait }.into()),
+            Ended::Full(wait) => full = full.or(Some((step, wait))),
+            Ended::Spent => {}
+        }
+    }
+    let Some((step, _)) = full else { return Err(walk.fall()) };
+    match walk.step(step, Line::Stand).await? {
+        Ended::Answered(answered) => Ok(answered),
+        Ended::Full(wait) => Err(Refusal::NoCapacity { wait }.into()),
+        Ended::Spent => Err(walk.fall()),
+    }
+}
+
+/// What `acquire` answered about the open rungs of a step.
+enum Taken<'r> {
+    Slot { rung: &'r Rung, held: Held },
+    Full(Duration),
+    Closed,
+}
+
+impl Walk<'_> {
+    /// Tries the rungs of one step: equals at once, each at most once; before leaving it, the last one that failed in passing
+    /// once more.
+    async fn step(&mut self, step: &Step, line: Line) -> Result<Ended, Fall> {
+        let mut open = offer(step);
+        let mut calls = 0;
+        let mut again: Option<&Rung> = None;
+        loop {
+            let retry = open.is_empty();
+            let candidates = if retry { again.take().into_iter().collect() } else { open.clone() };
+            if candidates.is_empty() || self.budget_spent(calls) {
+                return Ok(Ended::Spent);
+            }
+            if retry {
+                self.pause().await?;
+            }
+            let (rung, held) = match self.take(step, &candidates, line).await? {
+                Taken::Slot { rung, held } => (rung, held),
+                Taken::Full(wait) => return Ok(Ended::Full(wait)),
+                Taken::Closed if retry => return Ok(Ended::Spent),
+                Taken::Closed => {
+                    open.clear();
+                    continue;
+                }
+            };
+            calls += 1;
+            open.retain(|other| !std::ptr::eq(*other, rung));
+            match self.call(rung, held).await? {
+                Ok(answered) => return Ok(Ended::Answered(answered)),
+                Err(effect) if retry || !effect.retries_same_rung() => {}
+                Err(_) => again = Some(rung),
+            }
+        }
+    }
+
+    fn budget_spent(&self, calls_in_step: u32) -> bool {
+        let attempts = &self.climb.catalog.limits.attempts;
+        calls_in_step >= attempts.group.get()
+            || self.calls >= attempts.request.get()
+            || Instant::now() >= self.climb.exchange.deadline
+    }
+
+    async fn pause(&self) -> Result<(), Fall> {
+        let pause = RETRY_PAUSE_MAX.mul_f64(rand::random_range(0.2..1.0));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => Ok(()),
+            () = self.climb.exchange.gone.cancelled() => Err(Fall::Gone),
+        }
+    }
+
+    /// Asks for a slot at one of the rungs, in line as long as that can help.
+    async fn take<'r>(&mut self, step: &Step, rungs: &[&'r Rung], line: Line) -> Result<Taken<'r>, Fall> {
+        let Climb { app, catalog, exchange, .. } = self.climb;
+        let mut ask = AcquireAsk {
+            group: step.group.clone(),
+            lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
+            max_lock: catalog.limits.max_lock,
+            place: Place::Pass,
+            candidates: rungs.iter().map(|rung| candidate(rung)).collect(),
+        };
+        // Subscribed before the place is taken: a slot freed in between is not missed.
+        let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
+        loop {
+            if place.is_some() {
+                ask.place = Place::Stand { max_wait: self.patience };
+            }
+            let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
+            let (wait, position) = match answer {
+                Acquire::Acquired { index, begun_ms, probe, .. } => {
+                    let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
+                    self.leases += 1;
+                    return Ok(Taken::Slot { rung, held: Held::new(app, self.receipt(rung, &ask, begun_ms), probe) });
+                }
+                Acquire::Closed { wait, states } => {
+                    self.note_closed(wait, &states);
+                    return Ok(Taken::Closed);
+                }
+                Acquire::Full { wait, position, states } => {
+                    self.note_closed(wait.unwrap_or(FALLBACK), &states);
+                    (wait, position)
+                }
+            };
+            let Some(place) = place.as_ref().filter(|_| position.is_some() && !self.patience.is_zero()) else {
+                return Ok(Taken::Full(wait.unwrap_or(FALLBACK)));
+            };
+            let began = Instant::now();
+            let _waiting = app.metrics.stand_in_line();
+            tokio::select! {
+                () = exchange.gone.cancelled() => {}
+                _ = place.woken(FALLBACK.min(self.patience)) => {}
+            }
+            self.journey.waited += began.elapsed();
+            self.patience = self.patience.saturating_sub(began.elapsed());
+            if exchange.gone.is_cancelled() || self.patience.is_zero() {
+                leave(app, &ask).await;
+                let full = Taken::Full(wait.unwrap_or(FALLBACK));
+                return if exchange.gone.is_cancelled() { Err(Fall::Gone) } else { Ok(full) };
+            }
+        }
+    }
+
+    /// What gives the slot back, and as whose.
+    fn receipt(&self, rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+        RecordAsk {
+            group: ask.group.clone(),
+            connection: rung.serving.connection.id.clone(),
+            model: rung.model.name.clone(),
+            bucket: rung.serving.bucket.clone(),
+            lease: ask.lease.clone(),
+            begun_ms,
+            mark: Mark::Nothing,
+            jitter_percent: rand::random_range(80..=120),
+            max_lock: ask.max_lock,
+        }
+    }
+
+    /// Calls a rung and records a failure before anything else is asked: the next decision must see it.
+    async fn call(&mut self, rung: &Rung, held: Held) -> Result<Result<Box<Answered>, Effect>, Fall> {
+        let connection = &rung.serving.connection;
+        self.calls += 1;
+        let began = Instant::now();
+        let span = tracing::info_span!(
+            "attempt",
+            otel.kind = "client",
+            otel.name = format_args!("chat {}", rung.serving.upstream_model),
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = %connection.provider,
+            gen_ai.request.model = %rung.serving.upstream_model,
+            headgate.connection = %connection.id,
+            headgate.class = tracing::field::Empty,
+            error.type = tracing::field::Empty,
+        );
+        let outcome = attempt(self.climb.exchange, rung).instrument(span.clone()).await;
+        self.journey.upstream += began.elapsed();
+        match outcome {
+            Attempted::Answers(committed) => {
+                self.tried(rung, "ok", &span);
+                held.committed();
+                Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
+            }
+            Attempted::Gone => {
+                self.tried(rung, Class::Cancelled.as_str(), &span);
+                Err(Fall::Gone)
+            }
+            Attempted::Failed(failure) => {
+                let class = failure.verdict.class;
+                self.tried(rung, class.as_str(), &span);
+                span.record("error.type", class.as_str());
+                self.alert(rung, class);
+                held.give_back(mark(&failure, &rung.serving.connection, self.climb.ladder.sole())).await;
+                self.failed(rung, *failure)
+            }
+        }
+    }
+
+    fn tried(&mut self, rung: &Rung, outcome: &'static str, span: &tracing::Span) {
+        span.record("headgate.class", outcome);
+        let connection = rung.serving.connection.id.clone();
+        let labels = AttemptLabels { connection: connection.as_str().into(), class: outcome };
+        self.climb.app.metrics.attempts.get_or_create(&labels).inc();
+        self.journey.trail.push(Tried { connection, model: rung.model.name.clone(), outcome });
+    }
+
+    /// Keeps the failure of the most preferred rung, and ends the climb where the caller must be told.
+    fn failed(&mut self, rung: &Rung, failure: Failure) -> Result<Result<Box<Answered>, Effect>, Fall> {
+        let effect = failure.effect;
+        self.only_limits &= matches!(failure.verdict.class, Class::RateLimited | Class::Billing);
+        let owner = rung.serving.connection.owner_kind();
+        let stop = matches!(effect.next, Next::Tell | Next::Larger | Next::Drop);
+        if stop || self.first.is_none() {
+            self.first = Some((failure, owner));
+        }
+        if stop { Err(self.fall()) } else { Ok(Err(effect)) }
+    }
+
+    /// A credential that is refused needs a person.
+    fn alert(&self, rung: &Rung, class: Class) {
+        if class == Class::Auth {
+            let connection = &rung.serving.connection.id;
+            let labels = AttemptLabels { connection: connection.as_str().into(), class: class.as_str() };
+            self.climb.app.metrics.auth_locks.get_or_create(&labels).inc();
+            tracing::warn!(%connection, "an upstream refuses the credential of this connection");
+        }
+    }
+
+    fn note_closed(&mut self, wait: Duration, states: &[RungState]) {
+        let at = Instant::now() + wait;
+        self.soonest = Some(self.soonest.map_or(at, |soonest| soonest.min(at)));
+        let limit = |state: &RungState| matches!(state, RungState::Locked { cause, .. } if *cause != LockCause::Auth);
+        self.only_limits &= states.iter().all(limit);
+    }
+
+    /// What the caller is told when no rung answered.
+    fn fall(&mut self) -> Fall {
+        let max_lock = self.climb.catalog.limits.max_lock;
+        let wait = self.soonest.map_or(max_lock, |at| at.saturating_duration_since(Instant::now())).min(max_lock);
+        match self.first.take() {
+            None => {
+                let by = if self.only_limits { Closed::Limits } else { Closed::Failures };
+                Refusal::AllClosed { by, wait }.into()
+            }
+            Some((failure, owner)) => {
+                let after = if self.only_limits { After::AllLimited(wait) } else { After::Mixed };
+                Fall::Failed(Failed { class: failure.verdict.class, owner, error: &failure.error, after }.fault())
+            }
+        }
+    }
+}
+
+async fn leave(app: &Shared, ask: &AcquireAsk) {
+    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
+    if let Err(error) = app.store.leave_group(&ask.group, connections, &ask.lease.request).await {
+        // The places lapse by themselves within two seconds.
+        tracing::debug!(%error, "places in line were not given up");
+    }
+}
+
+fn candidate(rung: &Rung) -> Candidate {
+    let connection = &rung.serving.connection;
+    Candidate {
+        connection: connection.id.clone(),
+        model: rung.model.name.clone(),
+        bucket: rung.serving.bucket.clone(),
+        max_concurrent: connection.max_concurrent,
+        rpm: connection.rpm,
+        credential_mark: Arc::clone(&connection.credential_mark),
+    }
+}
+
+/// The rungs of a step in the order they are offered to the script.
+fn offer(step: &Step) -> Vec<&Rung> {
+    let mut rungs: Vec<&Rung> = step.rungs.iter().collect();
+    match step.order {
+        Order::Listed => {}
+        Order::Priority => rungs.sort_by_key(|rung| rung.serving.connection.priority),
+        Order::Spread => {
+            // A draw without replacement, each rung as likely as its weight: the least of exponential waits comes first.
+            let wait = |rung: &&Rung| -rand::random::<f64>().ln() / f64::from(rung.serving.connection.weight);
+            let mut drawn: Vec<(f64, &Rung)> = rungs.iter().map(|rung| (wait(rung), *rung)).collect();
+            drawn.sort_by(|(a, x), (b, y)| {
+                let by_priority = x.serving.connection.priority.cmp(&y.serving.connection.priority);
+                by_priority.then(a.total_cmp(b))
+            });
+            rungs = drawn.into_iter().map(|(_, rung)| rung).collect();
+        }
+    }
+    rungs
+}

@@ -1,0 +1,67 @@
+//! A slot at a connection while it is held. However the attempt ends, it is given back.
+
+use std::time::Duration;
+
+use shared::state::capacity::{Mark, Probe, RecordAsk};
+
+use crate::app::Shared;
+use crate::lease_keeper::Parcel;
+
+/// A held slot. Dropped without a word it is given back without blame.
+#[derive(Debug)]
+pub struct Held {
+    app: Shared,
+    probe: Probe,
+    /// Present until it is given back.
+    receipt: Option<Box<RecordAsk>>,
+}
+
+impl Held {
+    /// A slot that was just acquired: its lease is renewed from now on.
+    pub fn new(app: &Shared, receipt: RecordAsk, probe: Probe) -> Self {
+        let (lease, group, connection) = (receipt.lease.clone(), receipt.group.clone(), receipt.connection.clone());
+        app.keeper.hold_connection(lease, group, connection);
+        Self { app: Shared::clone(app), probe, receipt: Some(Box::new(receipt)) }
+    }
+
+    /// Content flows: a probe has succeeded, however long the answer goes on.
+    pub fn committed(&self) {
+        let Some(receipt) = self.receipt.as_ref().filter(|_| self.probe == Probe::Yes) else { return };
+        let ask = RecordAsk { mark: Mark::Committed, ..(**receipt).clone() };
+        let store = self.app.store.clone();
+        self.app.keeper.spawn(async move {
+            if let Err(error) = store.record(&ask).await {
+                tracing::debug!(%error, "the success of a probe was not recorded; its end will be");
+            }
+        });
+    }
+
+    /// Gives the slot back and waits until that is known to all.
+    pub async fn give_back(mut self, mark: Mark) {
+        if let Some(receipt) = self.receipt.take() {
+            self.app.keeper.give_back(RecordAsk { mark, ..*receipt }).await;
+        }
+    }
+
+    /// Gives the slot back in the background: the attempt worked.
+    pub fn succeeded(mut self, first_token: Duration) {
+        self.hand_over(Mark::Success { first_token: Some(first_token) });
+    }
+
+    /// Gives the slot back in the background.
+    pub fn ended(mut self, mark: Mark) {
+        self.hand_over(mark);
+    }
+
+    fn hand_over(&mut self, mark: Mark) {
+        if let Some(receipt) = self.receipt.take() {
+            self.app.keeper.hand_over(Parcel::Record(Box::new(RecordAsk { mark, ..*receipt })));
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.hand_over(Mark::Nothing);
+    }
+}

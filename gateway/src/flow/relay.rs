@@ -1,0 +1,271 @@
+//! Streams an answer to the caller, event by event, until it is complete, breaks off, or the caller hangs up.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use shared::config::Timeouts;
+use shared::failure::Transport;
+use shared::state::capacity::{Mark, Sole};
+use shared::state::settlement::Outcome;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::{Failed, OpenStream};
+use super::held::Held;
+use super::plan::Rung;
+use super::record::mark;
+use super::settle::Open;
+use crate::dialect::Dialect;
+use crate::dialect::openai::stream::{DONE, Piece};
+use crate::error::{After, Failed as Told, Fault, Refusal};
+
+/// After the last event an upstream gets so long to end its response properly, so that its connection can be used again.
+const TAIL: Duration = Duration::from_millis(100);
+
+/// What can end a stream besides its upstream.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    /// The caller's dialect: error events are in it.
+    pub dialect: Dialect,
+    /// The clocks of one call.
+    pub timeouts: Timeouts,
+    /// When the whole request must be over.
+    pub deadline: Instant,
+    /// Cancelled when the replica has to stop.
+    pub cut: CancellationToken,
+    /// Whether the rung's connection is the only one.
+    pub sole: Sole,
+}
+
+/// A rung that streams.
+#[derive(Debug)]
+pub struct Source {
+    ends: Ends,
+    rung: Rung,
+    first_token: Duration,
+}
+
+impl Ends {
+    /// These ends, for this rung.
+    pub fn of(self, rung: Rung, first_token: Duration) -> Source {
+        Source { ends: self, rung, first_token }
+    }
+}
+
+/// An answer on its way. Dropped before its end, the caller is gone: the upstream call is cancelled with it, the leases are
+/// released and what was delivered is charged.
+#[derive(Debug)]
+pub struct Relay {
+    stream: OpenStream,
+    source: Source,
+    /// Both present until the end.
+    held: Option<(Open, Held)>,
+    last: Last,
+    /// What broke the stream, until the caller is told.
+    failed: Option<Failed>,
+}
+
+/// What was sent last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// Nothing yet.
+    Nothing,
+    /// Content.
+    Content,
+    /// `[DONE]`.
+    Done,
+    /// An error event.
+    Error,
+}
+
+/// What came next.
+enum Next {
+    Chunk(Bytes),
+    End,
+    Broken(Failed),
+    Cut,
+}
+
+impl Relay {
+    /// Begins with the events that were held back until commit.
+    pub fn new(stream: OpenStream, open: Open, held: Held, source: Source) -> Self {
+        open.tally().delivered(stream.state.chars());
+        if let Some(tokens) = stream.state.usage() {
+            open.tally().report(tokens);
+        }
+        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None }
+    }
+
+    /// The response body.
+    pub fn into_body(self) -> Body {
+        Body::from_stream(stream::unfold(Box::new(self), |mut relay| async move {
+            let bytes = relay.next().await?;
+            Some((Ok::<_, Infallible>(bytes), relay))
+        }))
+    }
+
+    /// The next bytes for the caller; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.last == Last::Nothing {
+            self.last = Last::Content;
+            if self.stream.state.is_done() {
+                self.complete();
+            }
+            return Some(self.stream.first.clone());
+        }
+        loop {
+            match self.last {
+                Last::Nothing | Last::Content => {}
+                Last::Done => return self.tail().await,
+                Last::Error => return None,
+            }
+            let out = self.events();
+            if !out.is_empty() {
+                return Some(out);
+            }
+            if let Some(failed) = self.failed.take() {
+                return Some(self.broken(failed));
+            }
+            match self.receive().await {
+                Next::Chunk(chunk) => self.stream.scanner.push(chunk),
+                Next::End if self.stream.state.is_complete() => {
+                    self.complete();
+                    return Some(DONE);
+                }
+                Next::End => return Some(self.broken(Transport::Truncated.into())),
+                Next::Broken(failed) => return Some(self.broken(failed)),
+                Next::Cut => return Some(self.cut()),
+            }
+        }
+    }
+
+    /// All whole events that have arrived, as the caller gets them; what breaks the stream is kept until they are sent.
+    fn events(&mut self) -> Bytes {
+        let mut one = Bytes::new();
+        let mut many = BytesMut::new();
+        let stream = &mut self.stream;
+        while self.failed.is_none() && self.last == Last::Content {
+            let event = match stream.scanner.next() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(_) => {
+                    self.failed = Some(Transport::NotTheFormat.into());
+                    break;
+                }
+            };
+            let written = match stream.state.read(event.name.as_deref(), &event.data) {
+                Piece::Nothing => continue,
+                Piece::Error(error) => {
+                    self.failed = Some((*error).into());
+                    break;
+                }
+                Piece::Done => {
+                    self.last = Last::Done;
+                    DONE
+                }
+                Piece::Chunk(chunk) => {
+                    if let Some((open, _)) = &self.held {
+                        open.tally().delivered(chunk.chars);
+                        if let Some(tokens) = chunk.usage {
+                            open.tally().report(tokens);
+                        }
+                    }
+                    let Some(written) = stream.writer.write(&event.data, &chunk) else { continue };
+                    written
+                }
+            };
+            if one.is_empty() && many.is_empty() {
+                one = written;
+            } else {
+                if many.is_empty() {
+                    many.extend_from_slice(&std::mem::take(&mut one));
+                }
+                many.extend_from_slice(&written);
+            }
+        }
+        if self.last == Last::Done {
+            self.complete();
+        }
+        if many.is_empty() { one } else { many.freeze() }
+    }
+
+    async fn receive(&mut self) -> Next {
+        let Ends { timeouts, deadline, cut, .. } = &self.source.ends;
+        let silent = (Instant::now() + timeouts.idle).min(*deadline);
+        tokio::select! {
+            biased;
+            chunk = self.stream.response.chunk() => match chunk {
+                Ok(Some(chunk)) => Next::Chunk(chunk),
+                Ok(None) => Next::End,
+                Err(_) => Next::Broken(Transport::Reset.into()),
+            },
+            () = cut.cancelled() => Next::Cut,
+            () = sleep_until(silent) => {
+                let late = Instant::now() >= *deadline;
+                Next::Broken(if late { Transport::TotalTimeout } else { Transport::IdleTimeout }.into())
+            }
+        }
+    }
+
+    /// Lets the upstream end its response; nothing of it is passed on.
+    async fn tail(&mut self) -> Option<Bytes> {
+        let end = async { while let Ok(Some(_)) = self.stream.response.chunk().await {} };
+        let _ = tokio::time::timeout(TAIL, end).await;
+        None
+    }
+
+    /// The answer is whole.
+    fn complete(&mut self) {
+        self.last = Last::Done;
+        if let Some((open, held)) = self.held.take() {
+            open.end(Outcome::Ok);
+            held.succeeded(self.source.first_token);
+        }
+    }
+
+    /// The upstream broke off after content: an error event, no completion marker.
+    fn broken(&mut self, failed: Failed) -> Bytes {
+        let connection = &self.source.rung.serving.connection;
+        let failure = failed.class(connection);
+        tracing::info!(
+            connection = %connection.id,
+            class = failure.verdict.class.as_str(),
+            reason = failure.error.reason,
+            "an upstream broke off its answer"
+        );
+        if let Some((open, held)) = self.held.take() {
+            open.end(Outcome::UpstreamBroken);
+            held.ended(mark(&failure, connection, self.source.ends.sole));
+        }
+        let class = failure.verdict.class;
+        let told = Told { class, owner: connection.owner_kind(), error: &failure.error, after: After::Mixed };
+        self.error_event(&told.fault())
+    }
+
+    /// The replica has to stop.
+    fn cut(&mut self) -> Bytes {
+        if let Some((open, held)) = self.held.take() {
+            open.end(Outcome::Failed);
+            held.ended(Mark::Nothing);
+        }
+        self.error_event(&Refusal::Draining.fault())
+    }
+
+    fn error_event(&mut self, fault: &Fault) -> Bytes {
+        self.last = Last::Error;
+        self.source.ends.dialect.error_event(fault)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if let Some((open, held)) = self.held.take() {
+            open.end(Outcome::ClientGone);
+            // Content flowed: the connection is well.
+            held.succeeded(self.source.first_token);
+        }
+    }
+}

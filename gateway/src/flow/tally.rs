@@ -1,0 +1,135 @@
+//! What one request has received so far, and so what it costs. Written by the relay, read by the lease keeper.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use shared::ids::{ConnectionId, ModelName};
+use shared::money::{NanoDollars, Price, Tokens};
+use shared::state::settlement::Basis;
+
+/// Characters per token where nobody counted: the common rule of thumb for mixed text and code.
+const CHARS_PER_TOKEN: u64 = 4;
+
+/// The rung that answers a request.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// Which model, by its public name.
+    pub model: ModelName,
+    /// What it costs; `None` is free of charge because nobody priced it.
+    pub price: Option<Price>,
+}
+
+/// A request's cost as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bill {
+    /// Tokens by class.
+    pub tokens: Tokens,
+    /// Their cost, rounded up once.
+    pub cost: NanoDollars,
+    /// Who counted.
+    pub basis: Basis,
+}
+
+/// The running count of one request.
+#[derive(Debug)]
+pub struct Tally {
+    prompt_chars: u64,
+    delivered_chars: AtomicU64,
+    served: OnceLock<Served>,
+    usage: Mutex<Option<Tokens>>,
+}
+
+impl Tally {
+    /// Nothing delivered yet.
+    pub fn new(prompt_chars: u64) -> Self {
+        Self { prompt_chars, delivered_chars: AtomicU64::new(0), served: OnceLock::new(), usage: Mutex::new(None) }
+    }
+
+    /// This rung answers. The first word counts: nothing is committed twice.
+    pub fn commit(&self, served: Served) {
+        let _ = self.served.set(served);
+    }
+
+    /// The rung that answers, once there is one.
+    pub fn served(&self) -> Option<&Served> {
+        self.served.get()
+    }
+
+    /// So many more characters of output went to the caller.
+    pub fn delivered(&self, chars: u64) {
+        self.delivered_chars.fetch_add(chars, Relaxed);
+    }
+
+    /// The upstream reported usage; the last report counts.
+    pub fn report(&self, tokens: Tokens) {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens);
+    }
+
+    /// What the request costs if it ended now: reported usage, else input plus delivered output once anything was delivered,
+    /// else nothing.
+    pub fn bill(&self) -> Bill {
+        let reported = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tokens, basis) = match (reported, self.delivered_chars.load(Relaxed)) {
+            (Some(tokens), _) => (tokens, Basis::Exact),
+            (None, 0) => (Tokens::default(), Basis::Exact),
+            (None, chars) => (estimate(self.prompt_chars, chars), Basis::Estimated),
+        };
+        let price = self.served().and_then(|served| served.price);
+        Bill { tokens, cost: price.map_or(NanoDollars::ZERO, |price| price.cost(&tokens)), basis }
+    }
+}
+
+/// Characters as tokens, a quarter each, rounded up.
+pub fn estimate(prompt_chars: u64, output_chars: u64) -> Tokens {
+    Tokens {
+        input: prompt_chars.div_ceil(CHARS_PER_TOKEN),
+        output: output_chars.div_ceil(CHARS_PER_TOKEN),
+        ..Tokens::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::money::Rate;
+
+    fn tally() -> Tally {
+        let rate = |usd: &str| Rate::per_million(usd.parse().unwrap()).unwrap();
+        let price = Price {
+            input: rate("1"),
+            cached_input: rate("1"),
+            cache_write: rate("1"),
+            output: rate("10"),
+            reasoning: rate("10"),
+        };
+        let tally = Tally::new(400);
+        tally.commit(Served { connection: "c".parse().unwrap(), model: "m".parse().unwrap(), price: Some(price) });
+        tally
+    }
+
+    #[test]
+    fn nothing_delivered_costs_nothing() {
+        assert_eq!(tally().bill(), Bill { tokens: Tokens::default(), cost: NanoDollars::ZERO, basis: Basis::Exact });
+    }
+
+    #[test]
+    fn delivered_output_without_usage_is_estimated_with_its_input() {
+        let tally = tally();
+        tally.delivered(9);
+        let bill = tally.bill();
+        assert_eq!((bill.tokens.input, bill.tokens.output, bill.basis), (100, 3, Basis::Estimated));
+        assert_eq!(bill.cost.nanos(), 100 * 1_000 + 3 * 10_000);
+    }
+
+    #[test]
+    fn the_last_reported_usage_outranks_every_estimate() {
+        let tally = tally();
+        tally.delivered(1_000);
+        tally.report(Tokens { input: 5, ..Tokens::default() });
+        tally.report(Tokens { input: 5, output: 2, ..Tokens::default() });
+        let bill = tally.bill();
+        assert_eq!((bill.tokens.output, bill.basis, bill.cost.nanos()), (2, Basis::Exact, 25_000));
+    }
+}
