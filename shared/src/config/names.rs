@@ -1,0 +1,3 @@
+//! Every name a file declares.
+#[derive(Debug, Default)]
+pub(super) struct Names;
