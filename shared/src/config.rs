@@ -24,6 +24,7 @@ mod redis;
 mod scalar;
 mod section;
 mod text;
+mod whole;
 mod yaml;
 
 pub use accounts::{Account, Overdraft};

@@ -34,7 +34,9 @@ fn check(draft: &AccountDraft, reader: &mut super::reader::Reader<'_>) {
     if draft.overdraft.value == Some(Overdraft::None) && !draft.balance.given {
         reader.notice(&draft.overdraft.place, "has no effect on an account without a balance");
     }
-    if draft.id.value.as_ref().is_some_and(|id| id.as_str() == "platform") {
+    let Some(id) = &draft.id.value else { return };
+    reader.must_be_new("account id", id.as_str(), &draft.id.place);
+    if id.as_str() == "platform" {
         reader.fault(&draft.id.place, "`platform` is the owner of connections that belong to no account", "another id");
     }
 }

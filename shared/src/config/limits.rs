@@ -57,11 +57,13 @@ fn check_attempts(draft: &AttemptsDraft, reader: &mut Reader<'_>) {
 }
 
 fn check_limits(draft: &LimitsDraft, reader: &mut Reader<'_>) {
-    above_zero(&[&draft.max_lock], reader);
+    above_zero(&draft.max_lock, reader);
 }
 
 fn check_timeouts(draft: &TimeoutsDraft, reader: &mut Reader<'_>) {
-    above_zero(&[&draft.connect, &draft.first_token, &draft.idle, &draft.total], reader);
+    for field in [&draft.connect, &draft.first_token, &draft.idle, &draft.total] {
+        above_zero(field, reader);
+    }
     let Some(total) = draft.total.value else { return };
     for field in [&draft.connect, &draft.first_token, &draft.idle] {
         if field.value.is_some_and(|part| part > total) {
@@ -71,11 +73,27 @@ fn check_timeouts(draft: &TimeoutsDraft, reader: &mut Reader<'_>) {
     }
 }
 
-/// A time of zero makes no sense here.
-pub(super) fn above_zero(fields: &[&Field<Duration>], reader: &mut Reader<'_>) {
-    for field in fields {
-        if field.value == Some(Duration::ZERO) {
-            reader.fault(&field.place, "found no time at all", "a duration above zero");
-        }
+/// A duration that may be absent.
+pub(super) trait Timed {
+    /// True for a duration of zero.
+    fn is_zero(&self) -> bool;
+}
+
+impl Timed for Duration {
+    fn is_zero(&self) -> bool {
+        *self == Self::ZERO
+    }
+}
+
+impl Timed for Option<Duration> {
+    fn is_zero(&self) -> bool {
+        *self == Some(Duration::ZERO)
+    }
+}
+
+/// Notes a time of zero where it makes no sense.
+pub(super) fn above_zero<T: Timed>(field: &Field<T>, reader: &mut Reader<'_>) {
+    if field.value.as_ref().is_some_and(Timed::is_zero) {
+        reader.fault(&field.place, "found no time at all", "a duration above zero");
     }
 }

@@ -1,5 +1,6 @@
 //! Turns nodes into checked values. Notes every fault and goes on, so that one pass finds them all.
 
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::path::Path;
 use std::str::FromStr;
@@ -9,7 +10,8 @@ use serde_json::{Value as Json, json};
 
 use super::env::{self, Unfilled};
 use super::fault::{Fault, Notice};
-use super::names::Names;
+use super::names::{Kind, Names, ProviderNames};
+use super::section::nearest;
 use super::yaml::{Content, Key, Node, Position, is_null};
 
 /// Something a file can hold: how to read it, and the schema that says the same. `read` has noted a fault whenever it answers
@@ -64,13 +66,27 @@ pub(super) struct Reader<'a> {
     /// Every name the file declares, gathered before the pass.
     pub(super) names: Names,
     path: String,
+    /// Ids and secrets already taken, each with what it must be unique in.
+    taken: HashSet<String>,
+    /// Texts that came out of the environment: they are never shown.
+    hidden: HashSet<String>,
     pub(super) faults: Vec<Fault>,
     pub(super) notices: Vec<Notice>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(file: &'a str, folder: &'a Path, env: &'a dyn Fn(&str) -> Option<String>, names: Names) -> Self {
-        Self { file, folder, env, names, path: String::new(), faults: Vec::new(), notices: Vec::new() }
+        Self {
+            file,
+            folder,
+            env,
+            names,
+            path: String::new(),
+            taken: HashSet::new(),
+            hidden: HashSet::new(),
+            faults: Vec::new(),
+            notices: Vec::new(),
+        }
     }
 
     /// Reads below a field of the current map.
@@ -127,7 +143,12 @@ impl<'a> Reader<'a> {
             }
         };
         match env::fill(raw, self.env) {
-            Ok(filled) => Some(Text { text: filled.text, plain, from_env: filled.from_env }),
+            Ok(filled) => {
+                if filled.from_env {
+                    self.hidden.insert(filled.text.clone());
+                }
+                Some(Text { text: filled.text, plain, from_env: filled.from_env })
+            }
             Err(Unfilled::Unset(name)) => {
                 let message = format!("the environment variable {name} is not set");
                 self.fault_here(node.at, message, format!("it to be set, or a default as in ${{{name}:-default}}"));
@@ -137,6 +158,42 @@ impl<'a> Reader<'a> {
                 self.fault_here(node.at, "a `${` that names no variable", "${NAME} or ${NAME:-default}");
                 None
             }
+        }
+    }
+
+    /// The names inside a provider.
+    pub(super) fn provider_names(&self, provider: &Node) -> ProviderNames {
+        ProviderNames::gather(provider, self.env)
+    }
+
+    /// A name as faults may show it.
+    pub(super) fn shown(&self, name: &str) -> String {
+        if self.hidden.contains(name) { "the value from the environment".to_owned() } else { format!("{name:?}") }
+    }
+
+    /// Notes a name that nothing in the file bears.
+    pub(super) fn must_exist(&mut self, kind: Kind, name: &str, place: &Place) {
+        if self.names.has(kind, name) {
+            return;
+        }
+        let what = kind.as_str();
+        let known = self.names.all(kind);
+        let hint = match nearest(name, &known).filter(|hint| !self.hidden.contains(*hint)) {
+            Some(hint) => format!(", did you mean {hint}?"),
+            None => String::new(),
+        };
+        let message = if kind == Kind::Model && self.names.aliases.contains(name) {
+            format!("{} is an alias", self.shown(name))
+        } else {
+            format!("no {what} is named {}{hint}", self.shown(name))
+        };
+        self.fault(place, message, format!("a {what} of this file"));
+    }
+
+    /// Notes a name or secret that was already given; `scope` says in what it must be unique.
+    pub(super) fn must_be_new(&mut self, scope: &str, name: &str, place: &Place) {
+        if !self.taken.insert(format!("{scope}:{name}")) {
+            self.fault(place, "already given above", format!("a {scope} that no other has"));
         }
     }
 
@@ -155,6 +212,13 @@ pub(super) fn found(content: &Content) -> &'static str {
         Content::Scalar { .. } => "found a single value",
         Content::List(_) => "found a list",
         Content::Map { .. } => "found a map",
+    }
+}
+
+impl Place {
+    /// The place of a field in the map that stands here.
+    pub(super) fn below(&self, field: &str) -> Self {
+        Self { at: self.at, field: format!("{}.{field}", self.field) }
     }
 }
 

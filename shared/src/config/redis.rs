@@ -53,7 +53,7 @@ section! {
 }
 
 fn check(draft: &RedisDraft, reader: &mut Reader<'_>) {
-    above_zero(&[&draft.timeout], reader);
+    above_zero(&draft.timeout, reader);
 }
 
 impl Prefix {

@@ -75,7 +75,7 @@ fn quotes(form: Form) -> &'static str {
 }
 
 /// A text that holds a `${...}`: what it becomes is checked when the file is read.
-const VARIABLE: &str = r"\$\{";
+pub(super) const VARIABLE: &str = r"\$\{";
 
 /// A text of this pattern, or one with a variable.
 pub(super) fn text_schema(pattern: &str, description: &str) -> Json {

@@ -25,6 +25,34 @@ pub(super) struct Field<T> {
     pub(super) value: Option<T>,
 }
 
+/// A field whatever it holds.
+pub(super) trait AnyField {
+    fn place(&self) -> &Place;
+    fn given(&self) -> bool;
+}
+
+impl<T> AnyField for Field<T> {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+    fn given(&self) -> bool {
+        self.given
+    }
+}
+
+/// Notes it unless exactly one of these fields of one map is given.
+pub(super) fn exactly_one(names: &str, fields: &[&dyn AnyField], reader: &mut Reader<'_>) {
+    let mut given = fields.iter().filter(|field| field.given());
+    match (fields.first(), given.next()) {
+        (Some(first), None) => reader.fault(first.place(), "missing", format!("exactly one of {names}")),
+        _ => {
+            for field in given {
+                reader.fault(field.place(), "one too many", format!("exactly one of {names}"));
+            }
+        }
+    }
+}
+
 /// The fields of one map while they are taken out of it.
 pub(super) struct Fields<'n> {
     node: &'n Node,
