@@ -3,3 +3,4 @@
 pub mod link;
 pub mod managed;
 pub mod script;
+pub mod wake;

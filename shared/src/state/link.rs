@@ -17,9 +17,9 @@ use std::{
     time::Duration,
 };
 
-use deadpool::managed::{Pool, PoolError, QueueMode};
+use deadpool::managed::{Object, Pool, PoolError, QueueMode};
 use deadpool_redis::{PoolConfig, Timeouts};
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::script::{Arg, Script, Send as SendAs};
@@ -30,9 +30,11 @@ mod address;
 mod dial;
 mod error;
 mod health;
+mod wire;
 
-use dial::{Dialer, Wire};
+use dial::Dialer;
 use health::Health;
+use wire::Wire;
 
 /// Most connections a link keeps; one is enough, a few spread the load over more sockets.
 const CONNECTIONS_MAX: usize = 8;
@@ -86,7 +88,11 @@ impl Link {
     /// A link to the store at `url`. Dials nothing yet: the first call does, so that a process can start while Redis is away.
     ///
     /// - `redis://[user:pass@]host[:port][/db]`, `rediss://` for TLS (system roots, or those in the file `SSL_CERT_FILE` names)
-    /// - `redis+unix:///path/to.sock?db=0&user=..&password=..`
+    /// - `redis+unix:///path/to.sock?db=0&username=..&password=..`
+    /// - `redis+sentinel://[user:pass@]host[:port],host[:port]/master[/db]`, with `?sentinel_password=..` (and `sentinel_user`) if
+    ///   the Sentinels want one of their own
+    /// - `redis+cluster://[user:pass@]host[:port],host[:port]`
+    /// - `rediss+sentinel://` and `rediss+cluster://` with TLS
     ///
     /// `?protocol=resp2` serves proxies that do not know `HELLO`. `timeout` bounds every call; `connections` (1 to 8) is how
     /// many multiplexed connections are kept.
@@ -176,7 +182,17 @@ impl Link {
         ServerInfo::parse(reply)
     }
 
-    /// One call: a connection, the exchange, the verdict on the connection, and what is told about it; all within the timeout.
+    /// A client of one server that hears every message published; connects to nothing yet (but asks the Sentinels).
+    pub(super) async fn subscriber(&self) -> Result<Client, StateError> {
+        self.inner.pool.manager().subscriber().await
+    }
+
+    /// An error of the client library as ours, free of secrets.
+    pub(super) fn explain(&self, error: &RedisError) -> StateError {
+        self.inner.pool.manager().explain(error)
+    }
+
+    /// One call, all of it within the timeout: a connection, the exchange, the verdict on both, and what is told about it.
     async fn call<T>(
         &self,
         name: &'static str,
@@ -185,7 +201,6 @@ impl Link {
         let inner = &*self.inner;
         let started = Instant::now();
         let result = self.attempt(started + inner.timeout, exchange).await;
-        inner.health.note(result.as_ref().err());
         if let Some(observer) = inner.observer.get() {
             observer.called(name, started.elapsed(), result.as_ref().map(drop));
         }
@@ -197,20 +212,35 @@ impl Link {
         deadline: Instant,
         exchange: impl AsyncFnOnce(&mut Wire) -> Result<T, RedisError>,
     ) -> Result<T, StateError> {
-        // The pooled object goes back at once: what is used is a clone, so a slow reply never keeps others waiting.
-        let mut wire = match timeout_at(deadline, self.inner.pool.get()).await {
-            Ok(Ok(pooled)) => pooled.clone(),
-            Ok(Err(PoolError::Backend(error))) => return Err(error),
-            Ok(Err(error)) => return Err(StateError::Unreachable(error.to_string())),
-            Err(_elapsed) => {
-                self.inner.health.hold_off(&StateError::Timeout);
-                return Err(StateError::Timeout);
-            }
-        };
-        match timeout_at(deadline, exchange(&mut wire)).await {
+        let Inner { pool, health, .. } = &*self.inner;
+        let pooled = self.take(deadline).await.inspect_err(|error| health.failed(error))?;
+        // What is used is a clone, and the pooled object goes back at once, so that a slow reply never keeps others waiting.
+        // While the pool is not full it is kept until the reply: whoever comes meanwhile opens the next connection.
+        let mut wire = pooled.clone();
+        let status = pool.status();
+        let _kept = (status.size < status.max_size).then_some(pooled);
+        let result = match timeout_at(deadline, exchange(&mut wire)).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(wire.failed(&error)),
             Err(_elapsed) => Err(wire.timed_out()),
+        };
+        match &result {
+            Err(error) if error.is_transient() => health.failed(error),
+            _ => health.answered(),
+        }
+        result
+    }
+
+    /// A connection from the pool, or a new one.
+    async fn take(&self, deadline: Instant) -> Result<Object<Dialer>, StateError> {
+        match timeout_at(deadline, self.inner.pool.get()).await {
+            Ok(Ok(pooled)) => Ok(pooled),
+            Ok(Err(PoolError::Backend(error))) => Err(error),
+            Ok(Err(error)) => Err(StateError::Unreachable(error.to_string())),
+            Err(_elapsed) => {
+                self.inner.health.hold_off(&StateError::Timeout);
+                Err(StateError::Timeout)
+            }
         }
     }
 }
