@@ -168,17 +168,17 @@ impl Link {
         self.call("pipeline", async |wire| wire.send_all(pipeline).await).await
     }
 
-    /// Whether the store answers.
+    /// Whether the store answers (of a cluster: any one node, for the others may still serve their accounts).
     pub async fn ping(&self) -> Result<(), StateError> {
         let cmd = redis::cmd("PING");
-        self.call("ping", async |wire| wire.send(&cmd).await).await.map(drop)
+        self.call("ping", async |wire| wire.send_anywhere(&cmd).await).await.map(drop)
     }
 
     /// Version and identity of the server (of any one node of a cluster).
     pub async fn server_info(&self) -> Result<ServerInfo, StateError> {
         let mut cmd = redis::cmd("INFO");
         cmd.arg("server");
-        let reply = self.call("info", async |wire| wire.send(&cmd).await).await?;
+        let reply = self.call("info", async |wire| wire.send_anywhere(&cmd).await).await?;
         ServerInfo::parse(reply)
     }
 

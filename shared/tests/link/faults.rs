@@ -27,9 +27,11 @@ async fn every_call_to_a_frozen_server_ends_in_time_and_the_first_after_the_thaw
     let server = Server::with(Some(free_port()), &[]).await;
     let link = server.link();
     link.ping().await.unwrap();
-    server.signal("STOP");
-    // The first calls wait for a reply, the next ones for a connection that a frozen server accepts but does not greet.
+    server.freeze();
+    // The first calls wait for a reply, the later ones for a connection that a frozen server accepts but does not greet. Between
+    // them is a moment in which a failed dial is remembered and calls fail at once.
     for _ in 0..3 {
+        eventually(SOON, async || timed(link.ping()).await.1 >= TIMEOUT).await;
         let calls = (0..50).map(|_| timed(link.ping()));
         for (result, took) in futures_util::future::join_all(calls).await {
             assert!(result.unwrap_err().is_transient());
@@ -37,7 +39,7 @@ async fn every_call_to_a_frozen_server_ends_in_time_and_the_first_after_the_thaw
         }
     }
     assert!(link.is_away());
-    server.signal("CONT");
+    server.thaw();
     let back = eventually(SOON, async || link.ping().await.is_ok()).await;
     assert!(back < Duration::from_secs(1), "{back:?}");
 }

@@ -3,12 +3,12 @@
 use std::{
     fmt,
     net::TcpListener,
-    process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use redis::Value;
+use rustix::process::{Pid, Signal, kill_process};
 use shared::state::{
     link::{Link, StateError},
     managed::{AppendOnly, ManagedOptions, ManagedRedis},
@@ -58,9 +58,19 @@ impl Server {
         words(command).query_async(&mut connection).await.unwrap()
     }
 
-    /// Sends it a signal by its own, positive process id.
-    pub(crate) fn signal(&self, signal: &str) {
-        signal_process(signal, self.redis.pid().unwrap());
+    /// Freezes it.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.redis.pid().unwrap().try_into().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 }
 
@@ -74,12 +84,6 @@ pub(crate) fn options(dir: &TempDir, port: Option<u16>, extra: &[&str]) -> Manag
 
 pub(crate) fn link(url: &str) -> Link {
     Link::open(url, TIMEOUT, 2).unwrap()
-}
-
-/// `STOP` or `CONT` for one process.
-pub(crate) fn signal_process(signal: &str, pid: u32) {
-    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap();
-    assert!(status.success());
 }
 
 /// A command from words.

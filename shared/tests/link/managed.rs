@@ -35,3 +35,26 @@ async fn a_server_with_a_password_starts_and_stops() {
     assert!(server.pid().is_some());
     server.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_second_server_in_the_same_folder_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = ManagedRedis::start(options(&dir, None, &[])).await.unwrap();
+    let second = ManagedRedis::start(options(&dir, None, &[])).await;
+    assert!(matches!(second, Err(ManagedError::InUse(_))), "{second:?}");
+    link(&first.url()).ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_server_is_gone_and_its_folder_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || ManagedRedis::start(options(&dir, None, &[]));
+    let first = start().await.unwrap();
+    let old = link(&first.url());
+    let set = words("SET k v");
+    old.command(&set).await.unwrap();
+    drop(first);
+    let second = start().await.unwrap();
+    let value = link(&second.url()).command(&words("EXISTS k")).await;
+    assert_eq!(value.unwrap(), redis::Value::Int(0));
+}

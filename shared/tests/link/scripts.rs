@@ -102,9 +102,9 @@ async fn an_observer_is_told_of_every_call_by_name_with_its_result() {
     let seen = Arc::new(Seen::default());
     link.observe(Arc::clone(&seen) as Arc<dyn Observer>);
     echo(&link, &Script::new("echo", ECHO)).await.unwrap();
-    server.signal("STOP");
+    server.freeze();
     link.ping().await.unwrap_err();
-    server.signal("CONT");
+    server.thaw();
     let seen = seen.0.lock().unwrap().clone();
     assert_eq!(seen, [("echo", None), ("ping", Some(StateError::Timeout))]);
 }

@@ -46,13 +46,13 @@ async fn a_link_through_sentinel_follows_the_failover_from_a_frozen_master() {
     let watch = link_to_sentinel(sentinel_port);
     eventually(SOON, async || knows_a_replica(&watch).await).await;
 
-    master.signal("STOP");
+    master.freeze();
     let set = words("SET after failover");
     eventually(2 * SOON, async || link.command(&set).await.is_ok()).await;
     let role = text(replica.admin("INFO replication").await);
     assert!(role.contains("role:master"), "{role}");
     assert_eq!(text(replica.admin("GET after").await), "failover");
-    master.signal("CONT");
+    master.thaw();
 }
 
 fn link_to_sentinel(port: u16) -> Link {
@@ -104,6 +104,7 @@ async fn a_cluster_runs_a_script_on_whichever_node_owns_its_keys() {
     let (servers, ports) = cluster().await;
     let link = link(&format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", ports[0], ports[1]));
     assert!(link.is_cluster());
+    assert_eq!(link.server_info().await.unwrap().run_id.len(), 40);
     let script = Script::new(
         "count",
         "#!lua\nredis.call('RPUSH', KEYS[2], ARGV[1])\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])",
@@ -143,13 +144,13 @@ async fn a_frozen_node_delays_only_its_own_slots(frozen: &Server, link: &Link, s
         let slot = text_slot(link, tag).await;
         if slot > 10_922 { own.push(tag) } else { others.push(tag) }
     }
-    frozen.signal("STOP");
+    frozen.freeze();
     let mut served = 0;
     for tag in others.iter().take(6) {
         assert!(count(link, script, own[0]).await.unwrap_err().is_transient());
         served += u32::from(count(link, script, *tag).await.is_ok());
     }
-    frozen.signal("CONT");
+    frozen.thaw();
     assert_eq!(served, 6);
     let back = eventually(SOON, async || count(link, script, own[0]).await.is_ok()).await;
     assert!(back < Duration::from_secs(2), "{back:?}");

@@ -122,7 +122,8 @@ impl Manager for Dialer {
         if let Some(error) = self.health.held_off() {
             return Err(error);
         }
-        self.dial().await.map_err(|error| {
+        // Boxed, for it is long and rare: otherwise every call's future had room for it.
+        Box::pin(self.dial()).await.map_err(|error| {
             let error = self.explain(&error);
             self.health.hold_off(&error);
             error

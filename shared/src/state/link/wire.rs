@@ -9,8 +9,11 @@ use std::{
 };
 
 use redis::{
-    Cmd, Pipeline, RedisError, Value, aio::ConnectionLike as _, aio::MultiplexedConnection,
+    Cmd, Pipeline, RedisError, Value,
+    aio::ConnectionLike as _,
+    aio::MultiplexedConnection,
     cluster_async::ClusterConnection,
+    cluster_routing::{RoutingInfo, SingleNodeRoutingInfo},
 };
 use tokio::time::Instant;
 
@@ -55,6 +58,17 @@ impl Wire {
             Line::Cluster(connection) => connection.req_packed_command(cmd).await,
         };
         reply?.extract_error()
+    }
+
+    /// Sends one command that any node can answer; the client library would ask all of a cluster, and fail if one is away.
+    pub(super) async fn send_anywhere(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
+        match &mut self.line {
+            Line::One(_) => self.send(cmd).await,
+            Line::Cluster(connection) => {
+                let any = RoutingInfo::SingleNode(SingleNodeRoutingInfo::Random);
+                connection.route_command(cmd.clone(), any).await?.extract_error()
+            }
+        }
     }
 
     /// Sends several.
