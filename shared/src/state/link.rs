@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use deadpool::managed::{Object, Pool, PoolError, QueueMode};
+use deadpool::managed::{Pool, PoolError, QueueMode};
 use deadpool_redis::{PoolConfig, Timeouts};
 use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
@@ -95,7 +95,7 @@ impl Link {
     /// - `rediss+sentinel://` and `rediss+cluster://` with TLS
     ///
     /// `?protocol=resp2` serves proxies that do not know `HELLO`. `timeout` bounds every call; `connections` (1 to 8) is how
-    /// many multiplexed connections are kept.
+    /// many multiplexed connections there are at most.
     pub fn open(url: &str, timeout: Duration, connections: usize) -> Result<Self, StateError> {
         let target = address::parse(url)?;
         let topology = target.topology();
@@ -212,13 +212,8 @@ impl Link {
         deadline: Instant,
         exchange: impl AsyncFnOnce(&mut Wire) -> Result<T, RedisError>,
     ) -> Result<T, StateError> {
-        let Inner { pool, health, .. } = &*self.inner;
-        let pooled = self.take(deadline).await.inspect_err(|error| health.failed(error))?;
-        // What is used is a clone, and the pooled object goes back at once, so that a slow reply never keeps others waiting.
-        // While the pool is not full it is kept until the reply: whoever comes meanwhile opens the next connection.
-        let mut wire = pooled.clone();
-        let status = pool.status();
-        let _kept = (status.size < status.max_size).then_some(pooled);
+        let health = &self.inner.health;
+        let mut wire = self.take(deadline).await.inspect_err(|error| health.failed(error))?;
         let result = match timeout_at(deadline, exchange(&mut wire)).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(wire.failed(&error)),
@@ -231,10 +226,11 @@ impl Link {
         result
     }
 
-    /// A connection from the pool, or a new one.
-    async fn take(&self, deadline: Instant) -> Result<Object<Dialer>, StateError> {
+    /// A connection from the pool, or a new one. What is handed out is a clone, and the pooled object goes back at once: a slow
+    /// reply never keeps others waiting. A crowd that meets at the pool opens more connections, up to its size.
+    async fn take(&self, deadline: Instant) -> Result<Wire, StateError> {
         match timeout_at(deadline, self.inner.pool.get()).await {
-            Ok(Ok(pooled)) => Ok(pooled),
+            Ok(Ok(pooled)) => Ok(pooled.clone()),
             Ok(Err(PoolError::Backend(error))) => Err(error),
             Ok(Err(error)) => Err(StateError::Unreachable(error.to_string())),
             Err(_elapsed) => {

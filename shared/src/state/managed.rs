@@ -59,7 +59,7 @@ pub enum AppendOnly {
 /// Who gets the terminal's Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Signals {
-    /// The server too (same process group): nothing outlives a killed test run.
+    /// The server too (same process group): an interrupted test run leaves nothing behind.
     #[default]
     Shared,
     /// Only this process: the server stays up while this process drains and settles, and is stopped by it.

@@ -133,7 +133,7 @@ async fn a_thousand_callers_use_no_more_connections_than_the_pool_has() {
     }
     let clients = text(link.command(&words("INFO clients")).await.unwrap());
     let connected = clients.lines().find_map(|line| line.strip_prefix("connected_clients:")).unwrap();
-    assert_eq!(connected, "2");
+    assert!(["1", "2"].contains(&connected), "{connected}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,10 +68,15 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
-        let pid = self.redis.pid().unwrap().try_into().unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    fn signal(&self, kind: Signal) {
+        signal(self.redis.pid().unwrap(), kind);
     }
+}
+
+/// Sends a signal to one child by its process id.
+pub(crate) fn signal(pid: u32, kind: Signal) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, kind).unwrap();
 }
 
 pub(crate) fn options(dir: &TempDir, port: Option<u16>, extra: &[&str]) -> ManagedOptions {

@@ -9,7 +9,9 @@ use shared::state::{
 };
 use tokio::process::{Child, Command};
 
-use crate::harness::{SOON, Server, eventually, free_port, link, text, words};
+use rustix::process::Signal;
+
+use crate::harness::{SLACK, SOON, Server, TIMEOUT, eventually, free_port, link, signal, text, timed, words};
 
 /// A Sentinel that takes a master for dead after half a second. Its folder must outlive it.
 fn sentinel(dir: &tempfile::TempDir, port: u16, master: u16) -> Child {
@@ -39,7 +41,7 @@ async fn a_link_through_sentinel_follows_the_failover_from_a_frozen_master() {
     let of = format!("127.0.0.1 {master_port}");
     let replica = Server::with(Some(replica_port), &["--replicaof", &of]).await;
     let dir = tempfile::tempdir().unwrap();
-    let _sentinel = sentinel(&dir, sentinel_port, master_port);
+    let sentinel = sentinel(&dir, sentinel_port, master_port);
     let link = link(&format!("redis+sentinel://127.0.0.1:{sentinel_port}/main"));
     assert_eq!(link.topology(), Topology::Sentinel);
     eventually(SOON, async || link.ping().await.is_ok()).await;
@@ -52,7 +54,16 @@ async fn a_link_through_sentinel_follows_the_failover_from_a_frozen_master() {
     let role = text(replica.admin("INFO replication").await);
     assert!(role.contains("role:master"), "{role}");
     assert_eq!(text(replica.admin("GET after").await), "failover");
-    master.thaw();
+
+    // With the new master and the Sentinel frozen too, asking for a master takes for ever; a call does not.
+    replica.freeze();
+    signal(sentinel.id().unwrap(), Signal::STOP);
+    for _ in 0..2 {
+        eventually(SOON, async || timed(link.ping()).await.1 >= TIMEOUT).await;
+        let (result, took) = timed(link.ping()).await;
+        assert!(result.unwrap_err().is_transient());
+        assert!(took < TIMEOUT + SLACK, "{took:?}");
+    }
 }
 
 fn link_to_sentinel(port: u16) -> Link {

@@ -57,7 +57,9 @@ async fn a_killed_subscription_is_made_again() {
     waker.listening(SOON).await.unwrap();
     server.admin("CLIENT KILL TYPE pubsub").await;
     eventually(SOON, async || subscribers(&server).await == 0).await;
-    eventually(SOON, async || subscribers(&server).await == 1).await;
+    let within = Duration::from_secs(2);
+    eventually(within, async || subscribers(&server).await == 1).await;
+    waker.listening(SOON).await.unwrap();
     let place = waker.place("req");
     publish(&server, "req").await;
     assert_eq!(place.woken(SOON).await, Woken::ByMessage);

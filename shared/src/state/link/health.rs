@@ -101,3 +101,35 @@ impl Health {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn redis_is_back_only_once_failures_have_stopped_for_a_moment() {
+        let health = Health::new();
+        for _ in 0..10 {
+            health.failed(&StateError::Timeout);
+            advance(QUIET / 2).await;
+            health.answered();
+            assert!(health.is_away());
+        }
+        advance(QUIET / 2).await;
+        health.answered();
+        assert!(!health.is_away());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_dial_is_remembered_for_about_a_tenth_of_a_second() {
+        let health = Health::new();
+        assert_eq!(health.held_off(), None);
+        health.hold_off(&StateError::Timeout);
+        advance(Duration::from_millis(HOLD_OFF_MS.start - 1)).await;
+        assert_eq!(health.held_off(), Some(StateError::Timeout));
+        advance(Duration::from_millis(HOLD_OFF_MS.end - HOLD_OFF_MS.start + 1)).await;
+        assert_eq!(health.held_off(), None);
+    }
+}
