@@ -22,7 +22,7 @@ use deadpool_redis::{PoolConfig, Timeouts};
 use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::script::{Arg, Script, Send as SendAs};
+use super::script::{Arg, Form, Script};
 
 pub use error::StateError;
 
@@ -147,10 +147,10 @@ impl Link {
         args: &[Arg<'_>],
     ) -> Result<Value, StateError> {
         self.call(script.name(), async |wire| {
-            let hash = script.command(SendAs::Hash, keys, args);
+            let hash = script.command(Form::Hash, keys, args);
             match wire.send(&hash).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    wire.send(&script.command(SendAs::Source, keys, args)).await
+                    wire.send(&script.command(Form::Source, keys, args)).await
                 }
                 result => result,
             }

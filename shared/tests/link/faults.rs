@@ -119,6 +119,15 @@ async fn a_port_where_nobody_listens_and_a_database_that_is_not_there_are_told_q
     assert!(matches!(missing, StateError::Refused(_)), "{missing}");
 }
 
+#[tokio::test]
+async fn a_server_that_does_not_speak_tls_is_told_quickly() {
+    let port = free_port();
+    let _server = Server::with(Some(port), &[]).await;
+    let (result, took) = timed(link(&format!("rediss://127.0.0.1:{port}")).ping()).await;
+    assert!(result.is_err());
+    assert!(took < TIMEOUT + SLACK, "{took:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_callers_use_no_more_connections_than_the_pool_has() {
     let server = Server::with(None, &["--maxclients", "5"]).await;

@@ -50,6 +50,16 @@ impl Target {
         }
     }
 
+    /// Whether the servers are reached over TLS.
+    pub(super) fn is_encrypted(&self) -> bool {
+        let tls = |address: &ConnectionAddr| matches!(address, ConnectionAddr::TcpTls { .. });
+        match self {
+            Self::Standalone(info) => tls(info.addr()),
+            Self::Sentinel(target) => target.sentinels.iter().any(tls),
+            Self::Cluster(nodes) => nodes.iter().any(|node| tls(node.addr())),
+        }
+    }
+
     /// What must not show up in any message.
     pub(super) fn secrets(&self) -> Vec<String> {
         let passwords = match self {

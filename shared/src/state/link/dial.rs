@@ -61,6 +61,10 @@ enum Route {
 impl Dialer {
     /// Checks the target; connects to nothing.
     pub(super) fn new(target: Target, timeout: Duration, health: Arc<Health>) -> Result<Self, StateError> {
+        if target.is_encrypted() {
+            // Without a provider the first TLS connection panics. One that the process has chosen already stays.
+            let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        }
         let secrets = target.secrets();
         let route = Route::new(target, timeout).map_err(|error| StateError::BadUrl(error.to_string()))?;
         Ok(Self { route, timeout, health, secrets })
