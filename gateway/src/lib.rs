@@ -1,1 +1,6 @@
 //! The gateway.
+
+pub mod canonical;
+pub mod dialect;
+pub mod error;
+pub mod upstream;

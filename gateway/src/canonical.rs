@@ -1,0 +1,3 @@
+//! The common tongue between dialects.
+
+pub mod usage;

@@ -1,0 +1,152 @@
+//! What an answer used, as disjoint token classes. Pure.
+//!
+//! Upstreams count in their own way and sometimes wrongly. A figure that cannot be true makes the whole usage unusable: the caller
+//! then estimates, and the request is marked so.
+
+use serde_json::Value;
+use shared::money::Tokens;
+
+/// More tokens than this in one figure are taken for an error of the upstream.
+pub const ABSURD: u64 = 100_000_000;
+
+/// Reads the `usage` object of OpenAI chat completions.
+///
+/// `prompt_tokens` includes cached and cache-writing tokens, `completion_tokens` includes reasoning; the result holds each token
+/// once. Some upstreams count reasoning beside the completion and say so in `total_tokens`; that is honoured. `None` when a needed
+/// figure is missing, not a whole number, negative, absurd, or smaller than what it should include.
+pub fn openai(usage: &str) -> Option<Tokens> {
+    let usage: Value = serde_json::from_str(usage).ok()?;
+    openai_value(&usage)
+}
+
+fn openai_value(usage: &Value) -> Option<Tokens> {
+    let usage = usage.as_object()?;
+    let prompt = figure(usage.get("prompt_tokens")?)?;
+    let completion = figure(usage.get("completion_tokens")?)?;
+    let cached_input = detail(usage.get("prompt_tokens_details"), "cached_tokens")?;
+    let cache_write = detail(usage.get("prompt_tokens_details"), "cache_write_tokens")?;
+    let reasoning = detail(usage.get("completion_tokens_details"), "reasoning_tokens")?;
+    let beside = usage.get("total_tokens").and_then(figure) == Some(prompt + completion + reasoning);
+    Some(Tokens {
+        input: prompt.checked_sub(cached_input + cache_write)?,
+        cached_input,
+        cache_write,
+        output: if beside { completion } else { completion.checked_sub(reasoning)? },
+        reasoning,
+    })
+}
+
+/// A believable count of tokens.
+fn figure(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|count| *count <= ABSURD)
+}
+
+/// A figure of an optional details object: 0 when absent or null, `None` when it is there and not believable.
+fn detail(details: Option<&Value>, name: &str) -> Option<u64> {
+    match details {
+        None | Some(Value::Null) => Some(0),
+        Some(details) => match details.as_object()?.get(name) {
+            None | Some(Value::Null) => Some(0),
+            Some(value) => figure(value),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_token_of_an_openai_usage_is_in_one_class() {
+        let usage = r#"{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
+            "prompt_tokens_details":{"cached_tokens":40,"cache_write_tokens":10,"audio_tokens":0},
+            "completion_tokens_details":{"reasoning_tokens":20}}"#;
+        let expected = Tokens { input: 50, cached_input: 40, cache_write: 10, output: 30, reasoning: 20 };
+        assert_eq!(openai(usage), Some(expected));
+    }
+
+    #[test]
+    fn absent_and_null_details_are_zero() {
+        let expected = Some(Tokens { input: 7, output: 3, ..Tokens::default() });
+        for usage in [
+            r#"{"prompt_tokens":7,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":null,"completion_tokens_details":{}}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":null}}"#,
+        ] {
+            assert_eq!(openai(usage), expected, "{usage}");
+        }
+    }
+
+    #[test]
+    fn reasoning_counted_beside_the_completion_is_recognised_by_the_total() {
+        let beside = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":35,
+            "completion_tokens_details":{"reasoning_tokens":20}}"#;
+        let expected = Tokens { input: 10, output: 5, reasoning: 20, ..Tokens::default() };
+        assert_eq!(openai(beside), Some(expected));
+    }
+
+    #[test]
+    fn a_usage_that_cannot_be_true_is_unusable() {
+        for usage in [
+            "",
+            "null",
+            "7",
+            "[]",
+            "\"usage\"",
+            "{}",
+            r#"{"prompt_tokens":7}"#,
+            r#"{"completion_tokens":7}"#,
+            r#"{"prompt_tokens":null,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":"7","completion_tokens":3}"#,
+            r#"{"prompt_tokens":7.5,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":-7,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":100000001}"#,
+            r#"{"prompt_tokens":99999999999999999999999,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":4}}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":"1"}}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":[]}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":4}}"#,
+        ] {
+            assert_eq!(openai(usage), None, "{usage}");
+        }
+    }
+
+    fn any_figure() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            4 => (0u64..200).prop_map(Value::from),
+            1 => any::<u64>().prop_map(Value::from),
+            1 => any::<i64>().prop_map(Value::from),
+            1 => any::<f64>().prop_map(Value::from),
+            1 => Just(Value::Null),
+            1 => Just(Value::from("12")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_classes_always_sum_to_what_the_upstream_counted(
+            prompt in any_figure(), completion in any_figure(), total in any_figure(),
+            cached in any_figure(), write in any_figure(), reasoning in any_figure(),
+        ) {
+            let usage = serde_json::json!({
+                "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total,
+                "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": write},
+                "completion_tokens_details": {"reasoning_tokens": reasoning},
+            });
+            if let Some(tokens) = openai(&usage.to_string()) {
+                prop_assert_eq!(Some(tokens.input + tokens.cached_input + tokens.cache_write), prompt.as_u64());
+                let output = tokens.output + tokens.reasoning;
+                let counted = completion.as_u64().unwrap();
+                let beside = total.as_u64().is_some_and(|total| total == prompt.as_u64().unwrap() + output);
+                prop_assert!(output == counted || beside && output == counted + tokens.reasoning);
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,200}") {
+            let _ = openai(&text);
+        }
+    }
+}

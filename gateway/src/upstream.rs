@@ -1,0 +1,4 @@
+//! One exchange with one rung. No policy.
+
+pub mod sse;
+pub mod told_time;
