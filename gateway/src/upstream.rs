@@ -1,4 +1,5 @@
 //! One exchange with one rung. No policy.
 
+pub mod client;
 pub mod sse;
 pub mod told_time;

@@ -1,0 +1,1 @@
+local function acquire(KEYS, ARGV) return {'unfinished'} end

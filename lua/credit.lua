@@ -1,0 +1,1 @@
+local function credit(KEYS, ARGV) return {'unfinished'} end

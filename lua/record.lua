@@ -1,0 +1,1 @@
+local function record(KEYS, ARGV) return {'unfinished'} end

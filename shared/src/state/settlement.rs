@@ -1,0 +1,264 @@
+//! `settle`: what a request finally cost, once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::admission::SpendSpan;
+use super::leases::token_args;
+use super::link::StateError;
+use super::reply::Reply;
+use super::script::Arg;
+use super::store::Store;
+use crate::ids::{AccountId, ConnectionId, KeyId, ModelName, RequestId};
+use crate::money::{NanoDollars, Tokens};
+
+/// About so many rows of an account's ledger are kept.
+pub const LEDGER_ROWS: i64 = 10_000;
+
+/// What a request finally cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// Whose money.
+    pub account: AccountId,
+    /// Which client key.
+    pub key: KeyId,
+    /// The request: settled once.
+    pub request: RequestId,
+    /// The period it was admitted in ([`AdmitAsk::span`](super::admission::AdmitAsk)): that one is charged, whenever it settles.
+    pub span: Option<SpendSpan>,
+    /// Tokens by class.
+    pub tokens: Tokens,
+    /// What they cost.
+    pub cost: NanoDollars,
+    /// How that is known.
+    pub basis: Basis,
+    /// How the request ended.
+    pub outcome: Outcome,
+    /// The model asked for.
+    pub model: ModelName,
+    /// The model that answered.
+    pub served_model: Option<ModelName>,
+    /// The connection that answered.
+    pub connection: Option<ConnectionId>,
+}
+
+/// How a cost is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Basis {
+    /// The upstream reported the usage.
+    Exact,
+    /// Counted by us.
+    Estimated,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Answered in full.
+    Ok,
+    /// The client went away.
+    ClientGone,
+    /// The upstream broke off after content.
+    UpstreamBroken,
+    /// No answer.
+    Failed,
+    /// Refused by us after it was admitted (no capacity, every rung closed).
+    RefusedAfterStart,
+}
+
+/// What `settle` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settle {
+    /// Settled now.
+    Settled {
+        /// What the account has left; `None` if it has no money limit.
+        balance: Option<NanoDollars>,
+    },
+    /// It was settled before.
+    Already,
+}
+
+/// A request whose lease lapsed: its replica died, or its caller gave up before it was admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LapsedRequest {
+    /// The account.
+    pub account: AccountId,
+    /// The client key.
+    pub key: KeyId,
+    /// The request.
+    pub request: RequestId,
+    /// The period it was admitted in.
+    pub span: Option<SpendSpan>,
+}
+
+/// What became of a lapsed request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettleLapsed {
+    /// Settled at its last progress.
+    Settled,
+    /// It never made any: dropped without a charge or a ledger row.
+    Dropped,
+    /// It was renewed meanwhile.
+    Alive,
+    /// It was settled meanwhile.
+    Already,
+}
+
+/// One row of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerRow {
+    /// Its fields by name, as they stand in Redis.
+    pub fields: HashMap<String, String>,
+}
+
+impl Basis {
+    /// The word in the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Estimated => "estimated",
+        }
+    }
+}
+
+impl Outcome {
+    /// The word in the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ClientGone => "client_gone",
+            Self::UpstreamBroken => "upstream_broken",
+            Self::Failed => "failed",
+            Self::RefusedAfterStart => "refused_after_start",
+        }
+    }
+}
+
+impl Store {
+    /// Settles a request, exactly once per id: frees the key's lease and the hold, moves balance and spend counter, writes one
+    /// ledger row. A request Redis knows nothing of (any more) is settled too.
+    pub async fn settle(&self, settlement: &Settlement) -> Result<Settle, StateError> {
+        let Settlement { account, key, request, span, .. } = settlement;
+        let keys = self.settle_keys(account, key, request, span.as_ref());
+        let mut args = self.settle_args("settle", key, request, span.as_ref());
+        args.extend([
+            Arg::Text(settlement.model.as_str()),
+            Arg::Text(settlement.served_model.as_ref().map_or("", ModelName::as_str)),
+            Arg::Text(settlement.connection.as_ref().map_or("", ConnectionId::as_str)),
+        ]);
+        args.extend(token_args(&settlement.tokens));
+        args.extend([
+            Arg::Int(settlement.cost.nanos().max(0)),
+            Arg::Text(settlement.basis.as_str()),
+            Arg::Text(settlement.outcome.as_str()),
+        ]);
+        let (tag, mut reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
+        match tag.as_str() {
+            "settled" => Ok(Settle::Settled { balance: if reply.int()? == 1 { Some(reply.money()?) } else { None } }),
+            "already" => Ok(Settle::Already),
+            _ => Err(reply.unknown(&tag)),
+        }
+    }
+
+    /// Settles a request whose lease lapsed at the last progress that was reported, marked `estimated`. Does nothing to one
+    /// that was renewed or settled meanwhile.
+    pub async fn settle_lapsed(&self, lapsed: &LapsedRequest) -> Result<SettleLapsed, StateError> {
+        let LapsedRequest { account, key, request, span } = lapsed;
+        let keys = self.settle_keys(account, key, request, span.as_ref());
+        let args = self.settle_args("lapsed", key, request, span.as_ref());
+        let (tag, reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
+        match tag.as_str() {
+            "settled" => Ok(SettleLapsed::Settled),
+            "dropped" => Ok(SettleLapsed::Dropped),
+            "alive" => Ok(SettleLapsed::Alive),
+            "already" => Ok(SettleLapsed::Already),
+            _ => Err(reply.unknown(&tag)),
+        }
+    }
+
+    /// The requests of an account whose leases lapsed, at most some hundreds a key and call.
+    pub async fn lapsed(&self, account: &AccountId) -> Result<Vec<LapsedRequest>, StateError> {
+        let keys = self.keys_of(account).await?;
+        let slot = self.keys.of_account(account);
+        let mut found = Vec::new();
+        for (key, requests) in self.survey_lapsed(account, &keys).await? {
+            let mut pipeline = redis::pipe();
+            for request in &requests {
+                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&["spend_label", "spend_start", "spend_end"]);
+            }
+            for (request, fields) in requests.into_iter().zip(self.link.pipeline(&pipeline).await?) {
+                found.push(LapsedRequest { account: account.clone(), key: key.clone(), request, span: span(fields)? });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The newest rows of an account's ledger, newest first.
+    pub async fn ledger(&self, account: &AccountId, rows: usize) -> Result<Vec<LedgerRow>, StateError> {
+        let stream = self.keys.of_account(account).ledger();
+        let mut cmd = redis::cmd("XREVRANGE");
+        let reply = self.link.command(cmd.arg(stream).arg("+").arg("-").arg("COUNT").arg(rows)).await?;
+        let read: Vec<(String, HashMap<String, String>)> =
+            redis::from_redis_value(reply).map_err(|error| StateError::Reply(error.to_string()))?;
+        Ok(read.into_iter().map(|(_, fields)| LedgerRow { fields }).collect())
+    }
+
+    fn settle_keys(
+        &self,
+        account: &AccountId,
+        key: &KeyId,
+        request: &RequestId,
+        span: Option<&SpendSpan>,
+    ) -> [String; 10] {
+        let account = self.keys.of_account(account);
+        let key = account.of_key(key);
+        [
+            account.record(),
+            key.record(),
+            account.balance(),
+            account.reserved(),
+            account.request(request),
+            key.spend(span.map_or("", |span| &span.label)),
+            key.leases(),
+            key.waiters(),
+            key.alive(),
+            account.ledger(),
+        ]
+    }
+
+    fn settle_args<'a>(
+        &'a self,
+        mode: &'a str,
+        key: &'a KeyId,
+        request: &'a RequestId,
+        span: Option<&'a SpendSpan>,
+    ) -> Vec<Arg<'a>> {
+        let mut args = Vec::with_capacity(18);
+        args.extend([
+            Arg::Text(mode),
+            Arg::Text(request.as_str()),
+            Arg::Text(key.as_str()),
+            Arg::Text(span.map_or("", |span| &span.label)),
+            Arg::Int(span.and_then(|span| span.end_ms).unwrap_or(0)),
+            Arg::Text(&self.wake_prefix),
+            Arg::Int(LEDGER_ROWS),
+        ]);
+        args
+    }
+}
+
+/// The period an open request was admitted in.
+fn span(fields: redis::Value) -> Result<Option<SpendSpan>, StateError> {
+    let error = || StateError::Reply("an open request whose period is unreadable".into());
+    let fields: Vec<Option<String>> = redis::from_redis_value(fields).map_err(|_| error())?;
+    let [label, start, end] = <[Option<String>; 3]>::try_from(fields).map_err(|_| error())?;
+    let Some(label) = label.filter(|label| !label.is_empty()) else {
+        return Ok(None);
+    };
+    let number = |text: Option<String>| text.unwrap_or_default().parse::<i64>().map_err(|_| error());
+    Ok(Some(SpendSpan {
+        label: Arc::from(label),
+        start_ms: number(start)?,
+        end_ms: Some(number(end)?).filter(|end| *end > 0),
+    }))
+}
