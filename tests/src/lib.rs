@@ -1,1 +1,3 @@
-//! Test harness.
+//! The fake upstream, and the harness of the cluster scenarios.
+
+pub mod fake;
