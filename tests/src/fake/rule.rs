@@ -13,6 +13,7 @@ use serde_json::Value;
 /// before any content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "a script's switches, each on its own")]
 pub struct Rule {
     /// The credential it is for; `*` is any, a trailing `*` matches a prefix.
     pub credential: String,

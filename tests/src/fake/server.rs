@@ -152,7 +152,7 @@ async fn answer(state: State, request: Request) -> Result<Response, Infallible> 
     if parts.method == Method::GET && path.ends_with("/models") {
         ticket.read("", &path, String::new());
         let list = control::models(&parts.headers, &query);
-        return Ok(respond(ticket, abort, &Rule::any(), Api::Chat, Answer::Unary(list)));
+        return Ok(respond(ticket, abort, &Rule::any(), Api::Chat, &Answer::Unary(list)));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let routed = dialect::route(&path).filter(|_| parts.method == Method::POST);
@@ -181,14 +181,14 @@ async fn answer(state: State, request: Request) -> Result<Response, Infallible> 
             Answer::Unary(api.error(status, &problem))
         }
     };
-    Ok(respond(ticket, abort, &rule, api, answer))
+    Ok(respond(ticket, abort, &rule, api, &answer))
 }
 
 /// Puts the answer, as the rule bends it, into a response whose body holds the ticket.
-fn respond(mut ticket: Ticket, abort: Abort, rule: &Rule, api: Api, healthy: Answer) -> Response {
+fn respond(mut ticket: Ticket, abort: Abort, rule: &Rule, api: Api, healthy: &Answer) -> Response {
     let status = StatusCode::from_u16(rule.status.unwrap_or(200)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut headers = HeaderMap::new();
-    let steps = match body_text(rule, api, status, &healthy) {
+    let steps = match body_text(rule, api, status, healthy) {
         Some(body) => {
             set(&mut headers, "content-type", "application/json");
             if rule.cut_after_chunks.is_none() {
@@ -196,7 +196,7 @@ fn respond(mut ticket: Ticket, abort: Abort, rule: &Rule, api: Api, healthy: Ans
             }
             plan::unary(rule, api, &body)
         }
-        None => match &healthy {
+        None => match healthy {
             Answer::Stream(framing, events) => {
                 let sse = *framing == dialect::Framing::Sse;
                 set(

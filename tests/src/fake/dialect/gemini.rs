@@ -30,7 +30,7 @@ pub(super) fn unary(reply: &Reply) -> Value {
         Some(call) => call,
         None => json!({"text": reply.text()}),
     };
-    chunk(reply, part, Some(finish_reason(reply)), reply.tokens.completion)
+    chunk(reply, &part, Some(finish_reason(reply)), reply.tokens.completion)
 }
 
 /// The chunks of a stream: deltas of parts, the last with finish reason and final usage.
@@ -40,12 +40,12 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
     for text in &reply.chunks {
         spoken += super::tokens_of(text.len());
         let running = spoken.min(reply.tokens.completion);
-        events.push(Event::data(&chunk(reply, json!({"text": text}), None, running)).content());
+        events.push(Event::data(&chunk(reply, &json!({"text": text}), None, running)).content());
     }
     if let Some(call) = function_call(reply) {
-        events.push(Event::data(&chunk(reply, call, None, reply.tokens.completion)).content());
+        events.push(Event::data(&chunk(reply, &call, None, reply.tokens.completion)).content());
     }
-    let last = chunk(reply, json!({"text": ""}), Some(finish_reason(reply)), reply.tokens.completion);
+    let last = chunk(reply, &json!({"text": ""}), Some(finish_reason(reply)), reply.tokens.completion);
     events.push(Event::data(&last));
     events
 }
@@ -79,7 +79,7 @@ pub(super) fn embeddings(body: &Value) -> Value {
     json!({"embeddings": vectors})
 }
 
-fn chunk(reply: &Reply, part: Value, finish_reason: Option<&str>, completion: u64) -> Value {
+fn chunk(reply: &Reply, part: &Value, finish_reason: Option<&str>, completion: u64) -> Value {
     let mut candidate = json!({"content": {"role": "model", "parts": [part]}});
     if let Some(reason) = finish_reason {
         candidate["finishReason"] = json!(reason);

@@ -48,29 +48,29 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
     let mut events = Vec::new();
     if reply.role_only_first {
         let opening = json!({"role": "assistant", "content": "", "refusal": null});
-        events.push(Event::data(&chunk(reply, opening, Value::Null)));
+        events.push(Event::data(&chunk(reply, &opening, None)));
     }
     for (place, text) in reply.chunks.iter().enumerate() {
         let mut delta = json!({"content": text});
         if place == 0 && !reply.role_only_first {
             delta["role"] = json!("assistant");
         }
-        events.push(Event::data(&chunk(reply, delta, Value::Null)).content());
+        events.push(Event::data(&chunk(reply, &delta, None)).content());
     }
     if let Some(call) = tool_call(reply) {
         let arguments = call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut start = call;
         start["index"] = json!(0);
         start["function"]["arguments"] = json!("");
-        events.push(Event::data(&chunk(reply, json!({"tool_calls": [start]}), Value::Null)).content());
+        events.push(Event::data(&chunk(reply, &json!({"tool_calls": [start]}), None)).content());
         let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]});
-        events.push(Event::data(&chunk(reply, more, Value::Null)).content());
+        events.push(Event::data(&chunk(reply, &more, None)).content());
     }
-    events.push(Event::data(&chunk(reply, json!({}), json!(finish_reason(reply)))));
+    events.push(Event::data(&chunk(reply, &json!({}), Some(finish_reason(reply)))));
     if (reply.include_usage || reply.usage == UsageMode::Always)
         && let Some(usage) = reply.bend_usage(usage(reply))
     {
-        let mut last = chunk(reply, Value::Null, Value::Null);
+        let mut last = chunk(reply, &Value::Null, None);
         last["choices"] = json!([]);
         last["usage"] = usage;
         events.push(Event::data(&last));
@@ -128,7 +128,7 @@ fn base64_of(numbers: &[f32]) -> String {
     text
 }
 
-fn chunk(reply: &Reply, delta: Value, finish_reason: Value) -> Value {
+fn chunk(reply: &Reply, delta: &Value, finish_reason: Option<&str>) -> Value {
     let mut chunk = Map::new();
     chunk.insert("id".into(), json!(format!("chatcmpl-{}", reply.id)));
     chunk.insert("object".into(), json!("chat.completion.chunk"));

@@ -13,9 +13,9 @@ pub(super) fn unary(reply: &Reply) -> Value {
 /// The events of a streamed response, in the order the SDK's helper enforces.
 pub(super) fn events(reply: &Reply) -> Vec<Event> {
     let mut stream = Sequence::default();
-    let begun = object(reply, "in_progress", &json!([]), Value::Null);
-    stream.push("response.created", json!({"response": begun}));
-    stream.push("response.in_progress", json!({"response": begun}));
+    let begun = object(reply, "in_progress", &json!([]), &Value::Null);
+    stream.push("response.created", &json!({"response": begun}));
+    stream.push("response.in_progress", &json!({"response": begun}));
     let item = output_item(reply);
     let item_id = item["id"].clone();
     let place = json!({"item_id": item_id, "output_index": 0});
@@ -23,28 +23,28 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
         let mut opened = item.clone();
         opened["arguments"] = json!("");
         opened["status"] = json!("in_progress");
-        stream.push("response.output_item.added", json!({"output_index": 0, "item": opened}));
-        stream.push_content("response.function_call_arguments.delta", with(&place, "delta", &item["arguments"]));
-        stream.push("response.function_call_arguments.done", with(&place, "arguments", &item["arguments"]));
+        stream.push("response.output_item.added", &json!({"output_index": 0, "item": opened}));
+        stream.push_content("response.function_call_arguments.delta", &with(&place, "delta", &item["arguments"]));
+        stream.push("response.function_call_arguments.done", &with(&place, "arguments", &item["arguments"]));
     } else {
         let mut opened = item.clone();
         opened["content"] = json!([]);
         opened["status"] = json!("in_progress");
-        stream.push("response.output_item.added", json!({"output_index": 0, "item": opened}));
+        stream.push("response.output_item.added", &json!({"output_index": 0, "item": opened}));
         let place = with(&place, "content_index", &json!(0));
         let empty = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
-        stream.push("response.content_part.added", with(&place, "part", &empty));
+        stream.push("response.content_part.added", &with(&place, "part", &empty));
         for text in &reply.chunks {
             let delta = with(&with(&place, "delta", &json!(text)), "logprobs", &json!([]));
-            stream.push_content("response.output_text.delta", delta);
+            stream.push_content("response.output_text.delta", &delta);
         }
         let done = with(&with(&place, "text", &json!(reply.text())), "logprobs", &json!([]));
-        stream.push("response.output_text.done", done);
-        stream.push("response.content_part.done", with(&place, "part", &item["content"][0]));
+        stream.push("response.output_text.done", &done);
+        stream.push("response.content_part.done", &with(&place, "part", &item["content"][0]));
     }
-    stream.push("response.output_item.done", json!({"output_index": 0, "item": item}));
+    stream.push("response.output_item.done", &json!({"output_index": 0, "item": item}));
     let last = if reply.finish == Finish::Stop { "response.completed" } else { "response.incomplete" };
-    stream.push(last, json!({"response": finished(reply)}));
+    stream.push(last, &json!({"response": finished(reply)}));
     stream.events
 }
 
@@ -55,8 +55,8 @@ struct Sequence {
 }
 
 impl Sequence {
-    fn push(&mut self, name: &'static str, fields: Value) {
-        let numbered = with(&fields, "sequence_number", &json!(self.events.len()));
+    fn push(&mut self, name: &'static str, fields: &Value) {
+        let numbered = with(fields, "sequence_number", &json!(self.events.len()));
         let mut event = json!({"type": name});
         if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), numbered) {
             event.extend(fields);
@@ -64,7 +64,7 @@ impl Sequence {
         self.events.push(Event::named(name, &event));
     }
 
-    fn push_content(&mut self, name: &'static str, fields: Value) {
+    fn push_content(&mut self, name: &'static str, fields: &Value) {
         self.push(name, fields);
         if let Some(event) = self.events.last_mut() {
             event.content = true;
@@ -84,7 +84,7 @@ fn finished(reply: &Reply) -> Value {
         Finish::Length => ("incomplete", json!({"reason": "max_output_tokens"})),
         Finish::Filter => ("incomplete", json!({"reason": "content_filter"})),
     };
-    let mut response = object(reply, status, &json!([output_item(reply)]), details);
+    let mut response = object(reply, status, &json!([output_item(reply)]), &details);
     let tokens = reply.tokens;
     let usage = json!({
         "input_tokens": tokens.prompt,
@@ -99,7 +99,7 @@ fn finished(reply: &Reply) -> Value {
     response
 }
 
-fn object(reply: &Reply, status: &str, output: &Value, incomplete: Value) -> Value {
+fn object(reply: &Reply, status: &str, output: &Value, incomplete: &Value) -> Value {
     json!({
         "id": format!("resp_{}", reply.id),
         "object": "response",
