@@ -2,3 +2,5 @@
 
 #[path = "scenarios/fake.rs"]
 mod fake;
+#[path = "scenarios/harness.rs"]
+mod harness;
