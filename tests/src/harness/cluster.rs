@@ -1,11 +1,11 @@
 //! Several replicas over one Redis and one fake upstream.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 
-use super::client::Client;
+use super::client::{Client, Response};
 use super::config::Config;
 use super::redis::{Durability, Redis};
 use super::replica::Replica;
@@ -52,6 +52,25 @@ impl Cluster {
     /// A caller of the replica whose turn it is.
     pub fn next(&self) -> &Client {
         &self.clients[self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len()]
+    }
+
+    /// So many calls at once, replicas in turn; the answers in the order of the calls.
+    pub async fn burst(&self, count: usize, secret: &str, model: &str) -> Vec<Response> {
+        join_all((0..count).map(|number| {
+            let client = self.next();
+            async move { client.chat(secret, model, &format!("call {number}")).await }
+        }))
+        .await
+    }
+
+    /// So many calls at once, all to one replica.
+    pub async fn burst_of(&self, place: usize, count: usize, secret: &str, model: &str) -> Vec<Response> {
+        join_all((0..count).map(|_| self.clients[place].chat(secret, model, "hi"))).await
+    }
+
+    /// Writes another configuration into the file of all replicas.
+    pub fn reconfigure(&self, config: &Config) {
+        write_config(&self.config, &config.yaml(), &self.redis, &self.fake);
     }
 
     /// Replica `place`, counted from 0.
@@ -119,10 +138,17 @@ impl ClusterBuilder {
         let fake = Fake::start().await.expect("the fake upstream starts");
         let folder = tempfile::Builder::new().prefix("hg-cluster-").tempdir().expect("a temporary folder");
         let config = folder.path().join("headgate.yaml");
-        let text = self.config.replace("{REDIS}", redis.url()).replace("{FAKE}", &fake.url());
-        std::fs::write(&config, text).expect("the configuration can be written");
+        write_config(&config, &self.config, &redis, &fake);
         let replicas = join_all((0..self.replicas).map(|_| Replica::start(&config))).await;
         let clients = replicas.iter().map(Replica::client).collect();
         Cluster { replicas, clients, redis, fake, config, turn: AtomicUsize::new(0), _folder: folder }
     }
+}
+
+/// Written beside and renamed, so that no replica ever reads half a file.
+fn write_config(path: &Path, yaml: &str, redis: &Redis, fake: &Fake) {
+    let text = yaml.replace("{REDIS}", redis.url()).replace("{FAKE}", &fake.url());
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text).expect("the configuration can be written");
+    std::fs::rename(&beside, path).expect("the configuration can be renamed");
 }

@@ -90,6 +90,11 @@ impl Replica {
         signal(self.child.id(), "TERM");
     }
 
+    /// Asks it to read its configuration again (SIGHUP).
+    pub fn hang_up(&self) {
+        signal(self.child.id(), "HUP");
+    }
+
     /// Freezes it: its sockets stay open, nothing answers.
     pub fn freeze(&self) {
         signal(self.child.id(), "STOP");
