@@ -12,6 +12,8 @@ mod crash;
 mod failover;
 #[path = "scenarios/fake.rs"]
 mod fake;
+#[path = "scenarios/faults.rs"]
+mod faults;
 #[path = "scenarios/harness.rs"]
 mod harness;
 #[path = "scenarios/locks.rs"]
