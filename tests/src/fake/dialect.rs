@@ -1,0 +1,392 @@
+//! The dialects the fake upstream speaks: which path is which, what a request asks for, what an answer looks like.
+
+use serde_json::{Value, json};
+
+use super::rule::{Finish, Rule, ToolCall, UsageMode};
+
+mod anthropic;
+mod gemini;
+mod openai;
+mod responses;
+
+/// What a path is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Api {
+    Chat,
+    Responses,
+    Embeddings,
+    Messages,
+    CountMessages,
+    Gemini(GeminiAction),
+    CodeAssist(GeminiAction),
+}
+
+/// What is done with a Gemini model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GeminiAction {
+    Generate,
+    Stream,
+    Count,
+    Embed,
+    BatchEmbed,
+}
+
+/// How a stream's events are put into bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// Server-sent events.
+    Sse,
+    /// One JSON array that grows (Gemini without `alt=sse`).
+    JsonArray,
+}
+
+/// What a request asks for, as far as an echo needs to know.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ask {
+    pub(crate) api: Api,
+    pub(crate) model: String,
+    /// Absent: a unary answer.
+    pub(crate) stream: Option<Framing>,
+    include_usage: bool,
+    has_tools: bool,
+    last_text: String,
+    /// Tokens of the whole request.
+    prompt_tokens: u64,
+    body: Value,
+}
+
+/// The answer, before a dialect puts it into words.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reply {
+    id: String,
+    created: u64,
+    model: String,
+    chunks: Vec<String>,
+    tool_call: Option<ToolCall>,
+    finish: Finish,
+    tokens: Tokens,
+    usage: UsageMode,
+    include_usage: bool,
+    role_only_first: bool,
+}
+
+/// Token counts: `prompt` includes `cached` and `cache_write`, `completion` includes `reasoning`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tokens {
+    prompt: u64,
+    cached: u64,
+    cache_write: u64,
+    completion: u64,
+    reasoning: u64,
+}
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// The `event:` line, where the dialect has one.
+    pub(crate) name: Option<&'static str>,
+    pub(crate) data: String,
+    /// True for text and tool arguments; false for what opens and closes.
+    pub(crate) content: bool,
+}
+
+/// A healthy answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    Unary(Value),
+    Stream(Framing, Vec<Event>),
+}
+
+/// Which API a POST path is for, and the model if the path names it. Any prefix before the dialect's own path is accepted.
+pub(crate) fn route(path: &str) -> Option<(Api, Option<String>)> {
+    for (suffix, api) in [
+        ("/chat/completions", Api::Chat),
+        ("/responses", Api::Responses),
+        ("/embeddings", Api::Embeddings),
+        ("/messages/count_tokens", Api::CountMessages),
+        ("/messages", Api::Messages),
+    ] {
+        if path.ends_with(suffix) {
+            return Some((api, None));
+        }
+    }
+    let (rest, action) = path.rsplit_once(':')?;
+    let action = match action {
+        "generateContent" => GeminiAction::Generate,
+        "streamGenerateContent" => GeminiAction::Stream,
+        "countTokens" => GeminiAction::Count,
+        "embedContent" => GeminiAction::Embed,
+        "batchEmbedContents" => GeminiAction::BatchEmbed,
+        _ => return None,
+    };
+    if rest.ends_with("/v1internal") {
+        return Some((Api::CodeAssist(action), None));
+    }
+    let (version, model) = rest.split_once("/models/")?;
+    let known = ["/v1", "/v1beta", "/v1alpha"].iter().any(|known| version.ends_with(known));
+    (known && !model.is_empty()).then(|| (Api::Gemini(action), Some(model.to_owned())))
+}
+
+impl Ask {
+    /// Reads a request; the error is what the upstream would say with a 400.
+    pub(crate) fn read(api: Api, path_model: Option<String>, query: &str, body: Value) -> Result<Self, String> {
+        let named = |body: &Value| body.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let model = path_model.unwrap_or_else(|| named(&body)).trim_start_matches("models/").to_owned();
+        let (content, tools) = match api {
+            Api::Chat | Api::Messages | Api::CountMessages => (required_list(&body, "messages")?, body.get("tools")),
+            Api::Responses | Api::Embeddings => {
+                (body.get("input").filter(|input| !input.is_null()).ok_or_else(|| missing("input"))?, body.get("tools"))
+            }
+            Api::CodeAssist(_) => {
+                let inner = body.get("request").filter(|inner| inner.is_object()).ok_or_else(|| missing("request"))?;
+                (required_list(inner, "contents")?, inner.get("tools"))
+            }
+            Api::Gemini(GeminiAction::Embed) => (body.get("content").ok_or_else(|| missing("content"))?, None),
+            Api::Gemini(GeminiAction::BatchEmbed) => (required_list(&body, "requests")?, None),
+            Api::Gemini(_) => (required_list(&body, "contents")?, body.get("tools")),
+        };
+        if model.is_empty() && !matches!(api, Api::CodeAssist(GeminiAction::Count)) {
+            return Err("you must provide a model parameter".into());
+        }
+        let last_text = last_user_text(content);
+        let prompt_tokens = tokens_in_all_text(&body);
+        let has_tools = tools.and_then(Value::as_array).is_some_and(|tools| !tools.is_empty());
+        let flag = |pointer: &str| body.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
+        let stream = match api {
+            Api::Chat | Api::Responses | Api::Messages => flag("/stream").then_some(Framing::Sse),
+            Api::Gemini(GeminiAction::Stream) | Api::CodeAssist(GeminiAction::Stream) => {
+                Some(if query.split('&').any(|pair| pair == "alt=sse") { Framing::Sse } else { Framing::JsonArray })
+            }
+            _ => None,
+        };
+        let include_usage = flag("/stream_options/include_usage");
+        Ok(Self { api, model, stream, include_usage, has_tools, last_text, prompt_tokens, body })
+    }
+
+    /// The healthy answer to this, as far as the rule leaves it so.
+    pub(crate) fn answer(&self, call: u64, rule: &Rule) -> Answer {
+        let reply = Reply::new(self, call, rule);
+        let value = match (self.api, self.stream) {
+            (Api::Chat, None) => openai::unary(&reply),
+            (Api::Chat, Some(framing)) => return Answer::Stream(framing, openai::events(&reply)),
+            (Api::Responses, None) => responses::unary(&reply),
+            (Api::Responses, Some(framing)) => return Answer::Stream(framing, responses::events(&reply)),
+            (Api::Embeddings, _) => openai::embeddings(&reply, &self.body),
+            (Api::Messages, None) => anthropic::unary(&reply),
+            (Api::Messages, Some(framing)) => return Answer::Stream(framing, anthropic::events(&reply)),
+            (Api::CountMessages, _) => json!({"input_tokens": reply.tokens.prompt}),
+            (Api::Gemini(GeminiAction::Embed), _) => gemini::embedding(&self.last_text),
+            (Api::Gemini(GeminiAction::BatchEmbed), _) => gemini::embeddings(&self.body),
+            (Api::Gemini(GeminiAction::Count) | Api::CodeAssist(GeminiAction::Count), _) => {
+                json!({"totalTokens": reply.tokens.prompt})
+            }
+            (Api::Gemini(_), None) => gemini::unary(&reply),
+            (Api::Gemini(_), Some(framing)) => return Answer::Stream(framing, gemini::events(&reply)),
+            (Api::CodeAssist(_), None) => gemini::wrapped(gemini::unary(&reply), call),
+            (Api::CodeAssist(_), Some(framing)) => {
+                return Answer::Stream(framing, gemini::wrapped_events(gemini::events(&reply), call));
+            }
+        };
+        Answer::Unary(value)
+    }
+}
+
+impl Api {
+    /// The dialect's error envelope for a status.
+    pub(crate) fn error(self, status: u16, message: &str) -> Value {
+        match self {
+            Self::Chat | Self::Responses | Self::Embeddings => openai::error(status, message),
+            Self::Messages | Self::CountMessages => anthropic::error(status, message),
+            Self::Gemini(_) | Self::CodeAssist(_) => gemini::error(status, message),
+        }
+    }
+
+    /// The event that ends a stream in an error, with this data or the dialect's "overloaded".
+    pub(crate) fn error_event(self, data: Option<&Value>) -> Event {
+        let name = match self {
+            Self::Responses | Self::Messages => Some("error"),
+            _ => None,
+        };
+        let status = if name.is_some() && self == Self::Messages { 529 } else { 503 };
+        let data = data.map_or_else(|| self.error(status, "Overloaded").to_string(), text_of);
+        Event { name, data, content: false }
+    }
+
+    /// The header that carries the upstream's own request id.
+    pub(crate) fn request_id_header(self) -> Option<&'static str> {
+        match self {
+            Self::Chat | Self::Responses | Self::Embeddings => Some("x-request-id"),
+            Self::Messages | Self::CountMessages => Some("request-id"),
+            Self::Gemini(_) | Self::CodeAssist(_) => None,
+        }
+    }
+}
+
+impl Reply {
+    fn new(ask: &Ask, call: u64, rule: &Rule) -> Self {
+        let chunks = chunks(rule, &ask.last_text);
+        let tool_call = rule.tool_call.clone().filter(|_| ask.has_tools);
+        let spoken: usize = match &tool_call {
+            Some(call) => call.name.len() + call.arguments.to_string().len(),
+            None => chunks.iter().map(String::len).sum(),
+        };
+        let set = rule.tokens;
+        let tokens = Tokens {
+            prompt: set.prompt.unwrap_or(ask.prompt_tokens),
+            cached: set.cached.unwrap_or(0),
+            cache_write: set.cache_write.unwrap_or(0),
+            completion: set.completion.unwrap_or_else(|| tokens_of(spoken)),
+            reasoning: set.reasoning.unwrap_or(0),
+        };
+        Self {
+            id: format!("{call:024}"),
+            created: 1_790_000_000 + call,
+            model: ask.model.clone(),
+            chunks: if tool_call.is_some() { Vec::new() } else { chunks },
+            tool_call,
+            finish: rule.finish,
+            tokens,
+            usage: rule.usage,
+            include_usage: ask.include_usage,
+            role_only_first: rule.role_only_first,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.chunks.concat()
+    }
+
+    /// A usage report as the rule bends it; absent: leave it out.
+    fn bend_usage(&self, usage: Value) -> Option<Value> {
+        match self.usage {
+            UsageMode::Normal | UsageMode::Always => Some(usage),
+            UsageMode::None => None,
+            UsageMode::Null => Some(Value::Null),
+            UsageMode::String => Some(json!("lots")),
+            UsageMode::Negative => Some(negative(usage)),
+        }
+    }
+}
+
+impl Event {
+    fn data(data: &Value) -> Self {
+        Self { name: None, data: data.to_string(), content: false }
+    }
+
+    fn named(name: &'static str, data: &Value) -> Self {
+        Self { name: Some(name), data: data.to_string(), content: false }
+    }
+
+    fn content(mut self) -> Self {
+        self.content = true;
+        self
+    }
+}
+
+/// A scripted body as text: strings as they are, anything else as JSON.
+pub(crate) fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// How many tokens a text of so many bytes has: a quarter, at least one. Not a tokenizer; only the same every time.
+pub(crate) fn tokens_of(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(4).max(1)).unwrap_or(u64::MAX)
+}
+
+fn missing(field: &str) -> String {
+    format!("Missing required parameter: '{field}'.")
+}
+
+fn required_list<'a>(body: &'a Value, field: &str) -> Result<&'a Value, String> {
+    let list = body.get(field).ok_or_else(|| missing(field))?;
+    match list.as_array() {
+        Some(entries) if entries.is_empty() => Err(format!("Invalid '{field}': empty array.")),
+        Some(_) => Ok(list),
+        None => Err(format!("Invalid type for '{field}': expected an array.")),
+    }
+}
+
+/// The text of the last entry that is a user's (or of the last entry, or of the value itself).
+fn last_user_text(content: &Value) -> String {
+    let Some(entries) = content.as_array() else { return all_text(content) };
+    let is_user = |entry: &&Value| entry.get("role").and_then(Value::as_str).is_none_or(|role| role == "user");
+    entries.iter().rev().find(is_user).or(entries.last()).map(all_text).unwrap_or_default()
+}
+
+/// All text below a value: strings themselves, and the fields that hold text or more of it.
+fn all_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(entries) => entries.iter().map(all_text).collect(),
+        Value::Object(fields) => {
+            let holds_text = |field: &&str| matches!(*field, "content" | "text" | "parts" | "input" | "output");
+            fields.iter().filter(|(field, _)| holds_text(&field.as_str())).map(|(_, value)| all_text(value)).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Tokens of everything a request says to the model.
+fn tokens_in_all_text(body: &Value) -> u64 {
+    let request = body.get("request").unwrap_or(body);
+    let said = ["system", "systemInstruction", "instructions", "messages", "contents", "input", "content", "requests"];
+    let bytes = said.iter().filter_map(|field| request.get(field)).map(|value| all_text(value).len()).sum();
+    tokens_of(bytes)
+}
+
+/// The answer's text in content chunks: never inside a character, never an empty one.
+fn chunks(rule: &Rule, last_text: &str) -> Vec<String> {
+    if let Some(text) = &rule.chunk_text {
+        return vec![text.clone(); rule.chunks.unwrap_or(1)];
+    }
+    let text = rule.text.clone().unwrap_or_else(|| format!("You said: {last_text}"));
+    let characters: Vec<char> = text.chars().collect();
+    let wanted = rule.chunks.unwrap_or(4).clamp(1, characters.len().max(1));
+    let size = characters.len().div_ceil(wanted).max(1);
+    characters.chunks(size).map(|piece| piece.iter().collect()).collect()
+}
+
+fn negative(value: Value) -> Value {
+    match value {
+        Value::Number(number) => json!(-number.as_i64().unwrap_or(1)),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, negative(value))).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_apart_whatever_stands_before_them() {
+        assert_eq!(route("/v1/chat/completions"), Some((Api::Chat, None)));
+        assert_eq!(route("/daily/chat/completions"), Some((Api::Chat, None)));
+        assert_eq!(route("/v1/messages/count_tokens"), Some((Api::CountMessages, None)));
+        let model = Some("gemini-x".to_owned());
+        assert_eq!(route("/v1beta/models/gemini-x:countTokens"), Some((Api::Gemini(GeminiAction::Count), model)));
+        assert_eq!(route("/a/v1internal:generateContent"), Some((Api::CodeAssist(GeminiAction::Generate), None)));
+        for unknown in ["/v2/models/x:generateContent", "/v1beta/models/x:tune", "/v1/nothing", "/"] {
+            assert_eq!(route(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_split_into_the_wanted_chunks_between_characters() {
+        let rule = Rule::any().says("北é😀x", 3);
+        let pieces = chunks(&rule, "");
+        assert_eq!(pieces.concat(), "北é😀x");
+        assert_eq!(pieces.len(), 2, "four characters in pieces of two");
+        assert_eq!(chunks(&Rule { chunk_text: Some("a ".into()), chunks: Some(3), ..Rule::any() }, ""), ["a "; 3]);
+    }
+
+    #[test]
+    fn the_last_user_text_is_found_in_every_dialect() {
+        let chat = json!([{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]);
+        assert_eq!(last_user_text(&chat), "one");
+        let blocks = json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]);
+        assert_eq!(last_user_text(&blocks), "hi");
+        assert_eq!(last_user_text(&json!([{"parts": [{"text": "gem"}]}])), "gem");
+        assert_eq!(last_user_text(&json!("plain")), "plain");
+    }
+}
