@@ -43,7 +43,8 @@ async fn guard(State(token): State<AdminToken>, request: Request, next: Next) ->
         return next.run(request).await;
     }
     let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-    (StatusCode::UNAUTHORIZED, challenge, "the admin plane needs its bearer token (HEADGATE_ADMIN_TOKEN)\n").into_response()
+    (StatusCode::UNAUTHORIZED, challenge, "the admin plane needs its bearer token (HEADGATE_ADMIN_TOKEN)\n")
+        .into_response()
 }
 
 async fn metrics(State(app): State<Shared>) -> Response {

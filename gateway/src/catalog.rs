@@ -168,7 +168,8 @@ impl Connection {
             .get(&connection.provider)
             .with_context(|| format!("connection {} has no provider", connection.id))?;
         let endpoint = provider.endpoints.first().context("a provider has no endpoint")?;
-        Url::parse(endpoint.url.as_str()).with_context(|| format!("provider {} has no usable URL", connection.provider))?;
+        Url::parse(endpoint.url.as_str())
+            .with_context(|| format!("provider {} has no usable URL", connection.provider))?;
         Ok(Self {
             id: connection.id.clone(),
             provider: connection.provider.as_str().into(),

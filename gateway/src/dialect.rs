@@ -3,6 +3,7 @@
 pub mod openai;
 
 use bytes::Bytes;
+use shared::config;
 
 use crate::error::{Fault, UpstreamError};
 
@@ -38,6 +39,16 @@ pub enum UsageChunk {
 }
 
 impl Dialect {
+    /// A provider's, as the configuration names it.
+    pub fn of(provider: config::Dialect) -> Self {
+        match provider {
+            config::Dialect::Openai => Self::OpenAi,
+            config::Dialect::Anthropic => Self::Anthropic,
+            config::Dialect::Gemini => Self::Gemini,
+            config::Dialect::CodeAssist => Self::CodeAssist,
+        }
+    }
+
     /// True when Headgate can serve it.
     pub fn is_served(self) -> bool {
         match self {

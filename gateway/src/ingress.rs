@@ -133,7 +133,10 @@ mod tests {
         assert_eq!(read_body(body(10), 10, second).await.map(|b| b.len()), Ok(10));
         assert_eq!(read_body(body(11), 10, second).await, Err(BodyError::TooLarge));
         let pieces = futures_util::stream::iter((0..4).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"abc"))));
-        assert_eq!(read_body(Body::from_stream(pieces), 12, second).await.unwrap(), Bytes::from_static(b"abcabcabcabc"));
+        assert_eq!(
+            read_body(Body::from_stream(pieces), 12, second).await.unwrap(),
+            Bytes::from_static(b"abcabcabcabc")
+        );
         let pieces = futures_util::stream::iter((0..4).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"abc"))));
         assert_eq!(read_body(Body::from_stream(pieces), 11, second).await, Err(BodyError::TooLarge));
     }

@@ -264,7 +264,9 @@ impl Inner {
         for (lease, entry) in lock(&self.connections).iter_mut().filter(|(_, entry)| entry.at <= now) {
             entry.at = now + RENEW_EVERY;
             let (group, connection) = &entry.held;
-            due.entry(group.clone()).or_default().push(ConnectionLease { connection: connection.clone(), lease: lease.clone() });
+            due.entry(group.clone())
+                .or_default()
+                .push(ConnectionLease { connection: connection.clone(), lease: lease.clone() });
         }
         for (group, batch) in due {
             match self.store.renew_connections(&group, &batch).await {

@@ -84,7 +84,8 @@ impl MetricConstructor<Histogram> for Buckets {
 type Histograms<L> = Family<L, Histogram, Buckets>;
 
 /// 0.1 ms to 10 s: a script, a wait, our own share of a request.
-const SHORT: Buckets = Buckets(&[0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0]);
+const SHORT: Buckets =
+    Buckets(&[0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0]);
 /// 10 ms to 2 min: an upstream's first token.
 const LONG: Buckets = Buckets(&[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0]);
 
@@ -186,14 +187,34 @@ impl Metrics {
         r.register("store_down", "1 while Redis does not answer", self.store_down.clone());
         r.register("auth_locks", "Connections locked because their credential was refused", self.auth_locks.clone());
         r.register("tokens", "Tokens by the model that answered and class", self.tokens.clone());
-        r.register("cost_nanodollars", "Nano-dollars charged, by the model that answered", self.cost_nanodollars.clone());
+        r.register(
+            "cost_nanodollars",
+            "Nano-dollars charged, by the model that answered",
+            self.cost_nanodollars.clone(),
+        );
         let seconds = Unit::Seconds;
-        r.register_with_unit("queue_wait", "Time admitted requests stood in lines", seconds.clone(), self.queue_wait.clone());
-        r.register_with_unit("time_to_first_token", "From attempt to first content", seconds.clone(), self.first_token.clone());
-        r.register_with_unit("gateway_overhead", "Time to commit, less waiting and the upstream's own", seconds.clone(), self.overhead.clone());
+        r.register_with_unit(
+            "queue_wait",
+            "Time admitted requests stood in lines",
+            seconds.clone(),
+            self.queue_wait.clone(),
+        );
+        r.register_with_unit(
+            "time_to_first_token",
+            "From attempt to first content",
+            seconds.clone(),
+            self.first_token.clone(),
+        );
+        r.register_with_unit(
+            "gateway_overhead",
+            "Time to commit, less waiting and the upstream's own",
+            seconds.clone(),
+            self.overhead.clone(),
+        );
         r.register_with_unit("script", "Round trip of one script", seconds.clone(), self.scripts.clone());
         r.register_with_unit("start_time", "When this replica started, Unix time", seconds, self.started.clone());
-        self.started.set(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()));
+        self.started
+            .set(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()));
     }
 
     /// A request stood in lines for this long.

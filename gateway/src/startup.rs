@@ -13,7 +13,7 @@ use secrecy::ExposeSecret as _;
 use shared::config::{self, Config, RedisUrl};
 use shared::ids::ReplicaId;
 use shared::state::link::{Link, Observer};
-use shared::state::managed::{ManagedOptions, ManagedRedis};
+use shared::state::managed::{ManagedOptions, ManagedRedis, Signals};
 use shared::state::wake::Waker;
 use shared::state::{StateError, Store};
 use tokio::net::TcpListener;
@@ -93,7 +93,12 @@ async fn connect(config: &Config) -> Result<(Link, Option<ManagedRedis>), StartE
         RedisUrl::Url(url) => (url.expose_secret().to_owned(), None),
         RedisUrl::Managed => {
             let dir = std::env::var_os("HEADGATE_DATA_DIR").map_or_else(|| PathBuf::from("data"), PathBuf::from);
-            let redis = ManagedRedis::start(ManagedOptions::new(dir.join("redis"))).await.context("redis.url: managed")?;
+            let redis = ManagedRedis::start(ManagedOptions {
+                signals: Signals::Shielded,
+                ..ManagedOptions::new(dir.join("redis"))
+            })
+            .await
+            .context("redis.url: managed")?;
             (redis.url(), Some(redis))
         }
     };
@@ -144,7 +149,7 @@ async fn assemble(config: &Config, catalog: Catalog, link: &Link) -> Result<Shar
 struct Scripts(Arc<Metrics>);
 
 impl Observer for Scripts {
-    fn called(&self, script: &'static str, took: Duration, outcome: shared::state::link::Called) {
+    fn called(&self, script: &'static str, took: Duration, _: Result<(), &StateError>) {
         self.0.script(script, took);
     }
 }
@@ -233,7 +238,10 @@ impl Replica {
         tokio::time::sleep(NOTICE.min(patience)).await;
         self.closing.cancel();
         if tokio::time::timeout_at(deadline, &mut self.data).await.is_err() {
-            tracing::warn!(open_requests = self.app.metrics.open_requests.get(), "the drain took too long: streams are cut");
+            tracing::warn!(
+                open_requests = self.app.metrics.open_requests.get(),
+                "the drain took too long: streams are cut"
+            );
             self.app.cut.cancel();
             if tokio::time::timeout(CUT_PATIENCE, &mut self.data).await.is_err() {
                 self.data.abort();

@@ -53,7 +53,8 @@ fn tracer() -> anyhow::Result<Option<SdkTracerProvider>> {
     }
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     // The exporter's own thread needs a client of its own: the asynchronous one finds no runtime there and loses every span.
-    let exporter = opentelemetry_otlp::SpanExporter::builder().with_http().build().context("the OTLP exporter did not start")?;
+    let exporter =
+        opentelemetry_otlp::SpanExporter::builder().with_http().build().context("the OTLP exporter did not start")?;
     let service = std::env::var("OTEL_SERVICE_NAME").unwrap_or_else(|_| "headgate".to_owned());
     let resource = Resource::builder().with_service_name(service).build();
     Ok(Some(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build()))

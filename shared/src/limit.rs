@@ -99,6 +99,14 @@ impl Cycle {
 const LATEST_MS: i64 = 253_000_000_000_000;
 
 impl Period {
+    /// The period that was kept as the words of its cycle and its zone. One that cannot be read never turns, in UTC: the
+    /// stricter reading.
+    pub fn named(cycle: &str, zone: &str) -> Self {
+        const CYCLES: [Cycle; 5] = [Cycle::Total, Cycle::Hour, Cycle::Day, Cycle::Week, Cycle::Month];
+        let cycle = CYCLES.into_iter().find(|known| known.as_str() == cycle).unwrap_or(Cycle::Total);
+        Self { cycle, zone: TimeZone::get(zone).unwrap_or(TimeZone::UTC) }
+    }
+
     /// A cycle in UTC.
     pub fn utc(cycle: Cycle) -> Self {
         Self { cycle, zone: TimeZone::UTC }

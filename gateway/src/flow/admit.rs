@@ -196,7 +196,7 @@ fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
     let matches = |pattern: &ModelPattern| {
         pattern.matches(model) || ModelName::parse(asked).is_ok_and(|name| pattern.matches(&name))
     };
-    patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::parse(text)).any(|p| matches(&p))
+    patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::named(text)).any(|p| matches(&p))
 }
 
 fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {

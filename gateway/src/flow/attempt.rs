@@ -314,7 +314,7 @@ async fn error_answer(response: Response) -> Failed {
     let body = tokio::time::timeout(ERROR_BODY_PATIENCE, error_body(response)).await.unwrap_or_default();
     let mut error = error::read(Some(status.as_u16()), &body);
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
-    let told = told_time::told(&headers, error.json.as_ref(), jiff::Timestamp::now().as_second());
+    let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, jiff::Timestamp::now().as_second());
     Failed { error, told }
 }
 

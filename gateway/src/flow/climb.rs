@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
 use shared::state::admission::Place;
-use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, LeaseId, LockCause, Mark, RecordAsk, RungState,
-};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, LockCause, Mark, RecordAsk, RungState};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::Fall;
 use super::admit::{FALLBACK, unanswered};
 use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
 use super::held::Held;
 use super::journey::{Journey, Tried};
 use super::plan::{Ladder, Order, Rung, Step};
 use super::record::mark;
-use super::Fall;
 use crate::app::Shared;
 use crate::catalog::Catalog;
 use crate::error::{After, Closed, Failed, Refusal};

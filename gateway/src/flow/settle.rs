@@ -54,8 +54,7 @@ impl Open {
     /// A request that was just admitted: its lease is renewed from now on.
     pub fn new(app: Shared, facts: Facts, prompt_chars: u64) -> Self {
         let tally = Arc::new(Tally::new(prompt_chars));
-        let hold =
-            RequestHold { account: facts.account.clone(), key: facts.key.clone(), tally: Arc::clone(&tally) };
+        let hold = RequestHold { account: facts.account.clone(), key: facts.key.clone(), tally: Arc::clone(&tally) };
         app.keeper.hold_request(facts.request.clone(), hold);
         app.metrics.open_requests.inc();
         Self { app, facts, tally, span: Span::current(), pending: Some(Pending::default()) }
@@ -132,7 +131,10 @@ impl Open {
     /// The one log line of a request, and the attributes of its span.
     fn log(&self, outcome: Outcome, bill: &Bill, pending: &Pending) {
         let served = self.tally.served();
-        self.span.record("gen_ai.usage.input_tokens", bill.tokens.input + bill.tokens.cached_input + bill.tokens.cache_write);
+        self.span.record(
+            "gen_ai.usage.input_tokens",
+            bill.tokens.input + bill.tokens.cached_input + bill.tokens.cache_write,
+        );
         self.span.record("gen_ai.usage.output_tokens", bill.tokens.output + bill.tokens.reasoning);
         self.span.record("headgate.outcome", outcome.as_str());
         if let Some(served) = served {

@@ -55,6 +55,11 @@ impl ModelPattern {
         &self.0
     }
 
+    /// Reads a pattern that was kept as text.
+    pub fn named(text: &str) -> Option<Self> {
+        <Self as Scalar>::parse(text)
+    }
+
     /// True when the model's name is one of those meant.
     pub fn matches(&self, model: &ModelName) -> bool {
         self.matches_text(model.as_str())

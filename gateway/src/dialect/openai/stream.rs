@@ -145,7 +145,12 @@ impl StreamState {
     /// True when the answer is whole: the upstream said `[DONE]`, or ended every choice it began. A stream that ends before is
     /// truncated.
     pub fn is_complete(&self) -> bool {
-        self.done || (self.ended != 0 && self.ended == self.seen)
+        self.done || self.has_ended()
+    }
+
+    /// True when every choice that was begun was ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended != 0 && self.ended == self.seen
     }
 
     /// True when the upstream said `[DONE]`.
