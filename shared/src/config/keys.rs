@@ -126,9 +126,15 @@ fn secret(draft: &KeyDraft) -> Option<SecretHash> {
     given.or(draft.secret_sha256.value?)
 }
 
+/// The owner of connections that belong to no account.
+const PLATFORM: &str = "platform";
+
 fn check_identity(draft: &KeyDraft, reader: &mut Reader<'_>) {
     if let Some(account) = &draft.account.value {
         reader.must_exist(Kind::Account, account.as_str(), &draft.account.place);
+        if account.as_str() == PLATFORM {
+            reader.fault(&draft.account.place, "`platform` is no account", "an account id");
+        }
         if let Some(id) = &draft.id.value {
             reader.must_be_new(&format!("key id of account {account}"), id.as_str(), &draft.id.place);
         }

@@ -51,11 +51,11 @@ impl<T: Scalar> Value for T {
         let text = reader.text(node, &expected)?;
         let well_formed = match T::FORM {
             _ if text.from_env => true,
-            Form::Text => !text.plain || plain_json(&text.text).is_none(),
+            Form::Text => !text.plain || plain_json(&text.value).is_none(),
             Form::Plain => text.plain,
             Form::Any => true,
         };
-        let value = T::parse(&text.text);
+        let value = T::parse(&text.value);
         if well_formed && value.is_some() {
             return value;
         }
@@ -79,7 +79,7 @@ pub(super) const VARIABLE: &str = r"\$\{";
 
 /// A text of this pattern, or one with a variable.
 pub(super) fn text_schema(pattern: &str, description: &str) -> Json {
-    json!({"type": "string", "pattern": format!("({pattern})|{VARIABLE}"), "description": description})
+    json!({"type": "string", "minLength": 1, "pattern": format!("({pattern})|{VARIABLE}"), "description": description})
 }
 
 /// Any text but the empty one.
@@ -160,7 +160,7 @@ impl Scalar for bool {
 }
 
 /// The longest duration: ten years, so that sums of a few stay in range everywhere.
-const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(10 * 366 * 24);
 
 impl Scalar for Duration {
     const FORM: Form = Form::Any;
@@ -367,17 +367,17 @@ ids!(AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName,
 macro_rules! words {
     (
         $(#[doc = $doc:literal])*
-        pub enum $name:ident { $( $(#[doc = $word_doc:literal])* $variant:ident = $word:literal, )* }
+        $vis:vis enum $name:ident { $( $(#[doc = $word_doc:literal])* $variant:ident = $word:literal, )* }
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name {
+        $vis enum $name {
             $( $(#[doc = $word_doc])* $variant, )*
         }
 
         impl $name {
             /// The word for it in the file.
-            pub fn as_str(self) -> &'static str {
+            $vis fn as_str(self) -> &'static str {
                 match self { $( Self::$variant => $word, )* }
             }
         }
@@ -387,7 +387,7 @@ macro_rules! words {
                 concat!("one of" $(, " ", $word)*).into()
             }
             fn parse(text: &str) -> Option<Self> {
-                match text { $( $word => Some(Self::$variant), )* _ => None }
+                [$( Self::$variant ),*].into_iter().find(|word| word.as_str() == text)
             }
             fn schema() -> serde_json::Value {
                 let meanings = [$( format!("{}: {}", $word, concat!($($word_doc),*).trim()) ),*].join(" ");

@@ -78,7 +78,7 @@ impl Scalar for BaseUrl {
 }
 
 /// Headers that frame the message or carry the credential.
-const OWN_HEADERS: [&str; 10] = [
+const OWN_HEADERS: [&str; 11] = [
     "authorization",
     "connection",
     "content-encoding",
@@ -88,6 +88,7 @@ const OWN_HEADERS: [&str; 10] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-api-key",
     "x-goog-api-key",
 ];
 

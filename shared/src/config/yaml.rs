@@ -74,11 +74,6 @@ impl Node {
             _ => &[],
         }
     }
-
-    /// True for `null`, `~` and a field without a value.
-    pub(super) fn is_null(&self) -> bool {
-        matches!(&*self.content, Content::Scalar { text, plain: true } if is_null(text))
-    }
 }
 
 /// What a plain scalar without value means in YAML 1.2.
