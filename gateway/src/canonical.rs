@@ -1,3 +1,5 @@
-//! The common tongue between dialects.
+//! The common tongue between dialects. Pure data; knows no dialect.
 
+pub mod request;
+pub mod response;
 pub mod usage;

@@ -1,6 +1,7 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
 pub mod openai;
+pub mod translate;
 
 use bytes::Bytes;
 use shared::config;
@@ -21,9 +22,10 @@ pub enum Dialect {
 }
 
 /// What kind of answer a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Answer {
     /// One body.
+    #[default]
     Whole,
     /// A stream of events.
     Stream,
