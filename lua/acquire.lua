@@ -1,1 +1,116 @@
-local function acquire(KEYS, ARGV) return {'unfinished'} end
+-- acquire: which of these candidates, in this order of preference, has a slot now?
+--
+-- uses       clock, window, line, closures
+-- KEYS[k+1]  lock         hash  of the whole connection (k = 0, 7, 14 … : seven keys a candidate)
+-- KEYS[k+2]  bucket_lock  hash  of the candidate's bucket
+-- KEYS[k+3]  cooldown     hash  of the candidate's model
+-- KEYS[k+4]  leases       zset  lease by expiry ms
+-- KEYS[k+5]  rpm          list  ms of the last attempts
+-- KEYS[k+6]  waiters      zset  the line
+-- KEYS[k+7]  alive        zset  its places
+-- ARGV[1]    lease        request:attempt
+-- ARGV[2]    member       REPLICA|REQUEST, in lines
+-- ARGV[3]    max_lock     ms after which a closure lets probes through
+-- ARGV[4]    max_wait     ms the caller may stand in line; -1: not at all
+-- ARGV[5]    wake_prefix
+-- ARGV[a+1]  max_concurrent   -1: no limit (a = 5, 8, 11 … : three arguments a candidate)
+-- ARGV[a+2]  rpm              -1: no limit
+-- ARGV[a+3]  credential_mark
+-- returns    {'acquired', index, begun_ms, expires_ms, probe} | {'full', wait_ms or -1, position, state, wait_ms …}
+--            | {'closed', wait_ms, state, wait_ms …}; state: a lock's cause, cooling, probing, full or over_rate
+-- holds      A refusal writes nothing but the caller's own places in line and the removal of lapsed leases. The same lease
+--            again: same answer, no second slot. Nobody overtakes a live caller in line. One probe at a time.
+-- caller     shared/src/state/capacity.rs
+local function acquire(KEYS, ARGV)
+  local lease, member, wake_prefix = ARGV[1], ARGV[2], ARGV[5]
+  local max_lock, max_wait = tonumber(ARGV[3]), tonumber(ARGV[4])
+  local call = redis.call
+  local now, us = clock()
+  local count = #KEYS / 7
+
+  local lines = {}
+  for index = 0, count - 1 do
+    local k = index * 7
+    local expires = tonumber(call('ZSCORE', KEYS[k + 4], lease))
+    if expires then
+      local probe = 0
+      for i = 1, 3 do
+        if call('HGET', KEYS[k + i], 'probe_id') == lease then probe = 1 end
+      end
+      return {'acquired', index, expires - 15000, expires, probe}
+    end
+    lines[index + 1] = KEYS[k + 6]
+  end
+  local any_line = call('EXISTS', unpack(lines)) > 0
+
+  local states, aheads, standing, full, soonest = {}, {}, {}, false, -1
+  for index = 0, count - 1 do
+    local k, a = index * 7, 5 + index * 3
+    local lock, bucket_lock, cooldown, leases, rpm_log = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]
+    local max_concurrent, rpm, mark = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3]
+    local word, wait, due = rung_state(lock, bucket_lock, cooldown, now, max_lock, mark)
+    local newest
+    if not word then
+      local ahead, stands, held = 0, false, 0
+      if any_line then ahead, stands = line_ahead(KEYS[k + 6], KEYS[k + 7], member, now) end
+      if max_concurrent >= 0 then held = call('ZCARD', leases) end
+      if max_concurrent < 0 or held + ahead >= max_concurrent then
+        held = held - call('ZREMRANGEBYSCORE', leases, '-inf', now)
+      end
+      if max_concurrent >= 0 and held + ahead >= max_concurrent then
+        word = 'full'
+      elseif rpm >= 0 then
+        wait, newest = window_wait(rpm_log, rpm, now, ahead)
+        if wait > 0 then word = 'over_rate' end
+      end
+      if not word then
+        local expires = now + 15000
+        call('ZADD', leases, expires, lease)
+        call('PEXPIRE', leases, 20000)
+        if rpm >= 0 then window_add(rpm_log, rpm, us, newest) end
+        if due then
+          for i = 1, 3 do
+            if closure_state(KEYS[k + i], now, max_lock, mark) == 'due' then
+              call('HSET', KEYS[k + i], 'probe', expires, 'probe_id', lease)
+            end
+          end
+        end
+        if any_line then
+          for other = 0, count - 1 do
+            local o = other * 7
+            if line_leave(KEYS[o + 6], KEYS[o + 7], member) == 1 then
+              -- Whoever is first in line now may find a slot that nobody told it of.
+              local slots = tonumber(ARGV[6 + other * 3])
+              if slots < 0 or call('ZCARD', KEYS[o + 4]) < slots then
+                line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix)
+              end
+            end
+          end
+        end
+        return {'acquired', index, now, expires, due and 1 or 0}
+      end
+      full, aheads[index], standing[index] = true, ahead, stands
+    end
+    states[index * 2 + 1], states[index * 2 + 2] = word, wait
+    if word ~= 'full' and (soonest < 0 or wait < soonest) then soonest = wait end
+  end
+
+  if not full then
+    local reply = {'closed', soonest}
+    for i = 1, #states do reply[i + 2] = states[i] end
+    return reply
+  end
+  local position = 0
+  for index = 0, count - 1 do
+    local k, ahead = index * 7, aheads[index]
+    if ahead and max_wait > 0 and states[index * 2 + 2] <= max_wait then
+      line_stand(KEYS[k + 6], KEYS[k + 7], member, now, us, standing[index])
+      if position == 0 or ahead + 1 < position then position = ahead + 1 end
+    elseif ahead and standing[index] then
+      line_leave(KEYS[k + 6], KEYS[k + 7], member)
+    end
+  end
+  local reply = {'full', soonest, position}
+  for i = 1, #states do reply[i + 3] = states[i] end
+  return reply
+end

@@ -1,1 +1,69 @@
-local function record(KEYS, ARGV) return {'unfinished'} end
+-- record: what does the outcome of an attempt close or reopen?
+--
+-- uses     clock, line, closures, health
+-- KEYS[1]  lock         hash  of the whole connection
+-- KEYS[2]  bucket_lock  hash  of its bucket
+-- KEYS[3]  cooldown     hash  of its model
+-- KEYS[4]  leases       zset  lease by expiry ms
+-- KEYS[5]  waiters      zset  the line
+-- KEYS[6]  alive        zset  its places
+-- KEYS[7]  health       hash
+-- ARGV[1]  lease        request:attempt
+-- ARGV[2]  mark         nothing | committed | success | lock_bucket | lock_connection | failure
+-- ARGV[3]  begun_ms     when the attempt began
+-- ARGV[4]  jitter       percent
+-- ARGV[5]  max_lock     ms
+-- ARGV[6]  wake_prefix
+-- ARGV[7]  cause        of a lock
+-- ARGV[8]  length       of a lock in ms as told; 0: doubling
+-- ARGV[9]  credential   its mark
+-- ARGV[10] sole         'sole' if there is no other connection
+-- ARGV[11] first_token  ms; -1: unknown
+-- returns  {'recorded', wait_ms or -1} | {'already'}
+-- holds    Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
+--          wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing.
+-- caller   shared/src/state/capacity.rs
+local function record(KEYS, ARGV)
+  local lock, bucket_lock, cooldown, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+  local waiters, alive, health = KEYS[5], KEYS[6], KEYS[7]
+  local lease, mark, begun, jitter = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+  local max_lock, wake_prefix, cause, length = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
+  local credential, sole, first_token = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11])
+  local call = redis.call
+  local now = clock()
+
+  if mark == 'committed' then
+    if not call('ZSCORE', leases, lease) then return {'already'} end
+  elseif call('ZREM', leases, lease) == 0 then
+    return {'already'}
+  end
+
+  local closed = -1
+  if mark == 'success' or mark == 'committed' then
+    if call('EXISTS', lock, bucket_lock, cooldown) > 0 then
+      for i = 1, 3 do closure_reopen(KEYS[i], now, begun, max_lock) end
+      local since = mark == 'success' and tonumber(call('HGET', cooldown, 'since'))
+      if since and now - since < 60000 then call('HINCRBY', cooldown, 'oks', 1) end
+      local word, wait = rung_state(lock, bucket_lock, cooldown, now, max_lock)
+      if word then closed = wait end
+    end
+  else
+    if mark == 'lock_bucket' then
+      closure_lock(bucket_lock, now, begun, max_lock, length, jitter, cause, credential)
+    elseif mark == 'lock_connection' then
+      closure_lock(lock, now, begun, max_lock, length, jitter, cause, credential)
+    elseif mark == 'failure' then
+      closure_fail(cooldown, now, begun, max_lock, jitter, sole)
+    end
+    -- A failed probe of a lock keeps its turn to its end: nobody else tries sooner. Any other outcome gives the turn back.
+    if mark ~= 'failure' then
+      for i = 1, 3 do closure_unprobe(KEYS[i], lease) end
+    end
+    local word, wait = rung_state(lock, bucket_lock, cooldown, now, max_lock)
+    if word then closed = wait end
+  end
+
+  if mark == 'success' or mark == 'failure' then health_note(health, now, mark == 'success', first_token) end
+  if mark ~= 'committed' then line_wake(waiters, alive, now, wake_prefix) end
+  return {'recorded', closed}
+end

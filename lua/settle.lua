@@ -1,1 +1,99 @@
-local function settle(KEYS, ARGV) return {'unfinished'} end
+-- settle: what did this request finally cost? Once per request id, whatever happened.
+--
+-- uses     clock, line
+-- KEYS[1]  account    hash    money
+-- KEYS[2]  record     hash    the client key: spend_mark
+-- KEYS[3]  balance    string  nano-dollars
+-- KEYS[4]  reserved   hash    request id → nano-dollars, total
+-- KEYS[5]  request    hash    the open request; its receipt afterwards, 24 h
+-- KEYS[6]  spend      string  nano-dollars spent in the period it was admitted in
+-- KEYS[7]  leases     zset    request id by expiry ms
+-- KEYS[8]  waiters    zset    the line
+-- KEYS[9]  alive      zset    its places
+-- KEYS[10] ledger     stream
+-- ARGV[1]  mode       settle | lapsed (the rest of the figures is then taken from the last progress)
+-- ARGV[2]  request_id
+-- ARGV[3]  key_id
+-- ARGV[4]  label      of the spend period; '': none
+-- ARGV[5]  end_ms     of that period; 0: never
+-- ARGV[6]  wake_prefix
+-- ARGV[7]  rows       kept in the ledger, about
+-- ARGV[8]  model
+-- ARGV[9]  served_model
+-- ARGV[10] connection
+-- ARGV[11] input      tokens
+-- ARGV[12] cached_input
+-- ARGV[13] cache_write
+-- ARGV[14] output
+-- ARGV[15] reasoning
+-- ARGV[16] cost       nano-dollars
+-- ARGV[17] basis
+-- ARGV[18] outcome
+-- returns  {'settled', 1 if there is a balance, nanos} | {'already'} | {'alive'} | {'dropped'}
+-- holds    One ledger row and one charge a request id. A request Redis knows nothing of is settled too. Mode lapsed touches
+--          only a lease that lapsed; a request that never reported progress is dropped without charge or row. A counter
+--          that was lost is not conjured up again.
+-- caller   shared/src/state/settlement.rs
+local function settle(KEYS, ARGV)
+  local account, record, balance_key, reserved, open_request = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+  local spend, leases, waiters, alive, ledger = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+  local mode, request_id, key_id, label, end_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+  local wake_prefix, rows = ARGV[6], ARGV[7]
+  local model, served_model, connection = ARGV[8], ARGV[9], ARGV[10]
+  local input, cached_input, cache_write, output, reasoning = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+  local cost, basis, outcome = ARGV[16], ARGV[17], ARGV[18]
+  local call = redis.call
+  local now = clock()
+
+  local open = call('HMGET', open_request, 'settled_at', 'money', 'hold')
+  if open[1] then return {'already'} end
+  local dropped = false
+  if mode == 'lapsed' then
+    local ends = tonumber(call('ZSCORE', leases, request_id))
+    if not ends then return {'already'} end
+    if ends > now then return {'alive'} end
+    local last = call('HMGET', open_request, 'renewed_at', 'model', 'served_model', 'connection', 'input', 'cached_input',
+      'cache_write', 'output', 'reasoning', 'cost')
+    dropped = not last[1]
+    model, served_model, connection, input, cached_input = last[2] or '', last[3] or '', last[4] or '', last[5], last[6]
+    cache_write, output, reasoning, cost, basis = last[7], last[8], last[9], last[10] or '0', 'estimated'
+    outcome = (tonumber(output) or 0) + (tonumber(reasoning) or 0) > 0 and 'upstream_broken' or 'failed'
+  end
+
+  local freed = call('ZREM', leases, request_id)
+  local money = open[2] or call('HGET', account, 'money')
+  if money == 'limited' and open[3] ~= '0' then
+    local hold = tonumber(call('HGET', reserved, request_id))
+    if hold then
+      call('HDEL', reserved, request_id)
+      call('HINCRBY', reserved, 'total', -hold)
+    end
+  end
+  if dropped then
+    call('DEL', open_request)
+    line_wake(waiters, alive, now, wake_prefix)
+    return {'dropped'}
+  end
+
+  local charged = tonumber(cost) > 0
+  local balance = money == 'limited' and tonumber(call('GET', balance_key))
+  if balance and charged then balance = call('DECRBY', balance_key, cost) end
+  if charged and label ~= '' and call('INCRBY', spend, cost) == tonumber(cost) then
+    -- The first charge of a period, or the counter was lost.
+    local key = call('HMGET', record, 'status', 'spend_mark')
+    if key[2] == label then
+      call('DEL', spend)
+    else
+      if end_ms > 0 then call('PEXPIRE', spend, math.max(end_ms - now, 0) + 86400000) end
+      if key[1] and (end_ms == 0 or now < end_ms) then call('HSET', record, 'spend_mark', label) end
+    end
+  end
+  call('XADD', ledger, 'MAXLEN', '~', rows, '*', 'id', request_id, 'at', now, 'key', key_id, 'model', model,
+    'served_model', served_model, 'connection', connection, 'input', input, 'cached_input', cached_input,
+    'cache_write', cache_write, 'output', output, 'reasoning', reasoning, 'cost', cost, 'basis', basis, 'outcome', outcome)
+  call('DEL', open_request)
+  call('HSET', open_request, 'settled_at', now, 'cost', cost, 'outcome', outcome)
+  call('PEXPIRE', open_request, 86400000)
+  if freed == 1 then line_wake(waiters, alive, now, wake_prefix) end
+  return {'settled', balance and 1 or 0, balance or 0}
+end

@@ -1,1 +1,46 @@
-local function survey(KEYS, ARGV) return {'unfinished'} end
+-- survey: what stands in Redis now?
+--
+-- uses       clock, closures, health
+-- KEYS[i]    whatever is looked at
+-- ARGV[1]    max_lock  ms
+-- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health
+-- returns    {'survey', now_ms, row …}; rows by kind: {1 if there, nanos} for the first three; {live, lapsed}; request ids;
+--            {callers}; {admissions of the last 60 s}; {state, cause, wait_ms}; {oks, fails, first_token or -1}
+-- holds      Writes nothing.
+-- caller     shared/src/state/survey.rs
+local function survey(KEYS, ARGV)
+  local max_lock = tonumber(ARGV[1])
+  local call = redis.call
+  local now = clock()
+  local reply = {'survey', now}
+
+  for i = 1, #KEYS do
+    local key, kind, row = KEYS[i], ARGV[i + 1], nil
+    if kind == 'balance' or kind == 'amount' or kind == 'reserved' then
+      local nanos = kind == 'reserved' and call('HGET', key, 'total') or kind ~= 'reserved' and call('GET', key)
+      row = {nanos and 1 or 0, tonumber(nanos) or 0}
+    elseif kind == 'leases' then
+      row = {call('ZCOUNT', key, now + 1, '+inf'), call('ZCOUNT', key, '-inf', now)}
+    elseif kind == 'lapsed' then
+      row = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, 500)
+    elseif kind == 'waiters' then
+      row = {call('ZCOUNT', key, now + 1, '+inf')}
+    elseif kind == 'rate' then
+      -- The log is sorted: halve until the first entry older than the window is found.
+      local low, high = 0, call('LLEN', key)
+      while low < high do
+        local middle = math.floor((low + high) / 2)
+        if now - tonumber(call('LINDEX', key, middle)) < 60000 then low = middle + 1 else high = middle end
+      end
+      row = {low}
+    elseif kind == 'closure' then
+      local state, wait, cause = closure_state(key, now, max_lock)
+      row = {state == 'due' and 'probe_due' or state or 'open', cause or '', wait or 0}
+    else
+      local oks, fails, first_token = health_read(key, now)
+      row = {math.floor(oks), math.floor(fails), first_token or -1}
+    end
+    reply[i + 2] = row
+  end
+  return reply
+end

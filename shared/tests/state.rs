@@ -1,0 +1,18 @@
+//! Every script on a private redis-server, with a clock of the test's own.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
+
+mod state {
+    mod acquire;
+    mod admit;
+    mod contract;
+    mod cost;
+    mod credit;
+    mod declare;
+    mod line;
+    mod model;
+    mod record;
+    mod renew;
+    mod settle;
+    mod survey;
+    mod table;
+}
