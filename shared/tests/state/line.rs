@@ -1,6 +1,7 @@
 //! The line of a client key: order of arrival over all replicas, and who wakes whom.
 
 use shared::state::admission::{Admit, AdmitAsk, Place};
+use shared::state::capacity::{Acquire, AcquireAsk, Mark};
 use shared::state::records::KeyRights;
 use tokio::sync::mpsc;
 
@@ -167,4 +168,26 @@ async fn who_is_served_wakes_the_next_if_there_is_more_room() {
     }
     assert_eq!(stand(&table, 1, "q1").await, Some(0));
     assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r2".into(), "q2".into()));
+}
+
+#[tokio::test]
+async fn who_is_served_at_one_connection_wakes_the_next_in_line_at_another_that_has_room() {
+    let table = Table::new().await;
+    let (a, b) = (slots("a", 1), slots("b", 1));
+    let mut wakes = wakes(&table).await;
+    for (name, at) in [("h1", &a), ("h2", &b)] {
+        table.take(name, at).await;
+    }
+    for (replica, name) in [(1, "q1"), (2, "q2")] {
+        let ask = AcquireAsk { place: STAND, ..table.acquire_ask(name, &[a.clone(), b.clone()]) };
+        table.stores[replica].acquire(&ask).await.unwrap();
+    }
+    for (name, at) in [("h1", &a), ("h2", &b)] {
+        table.record(name, at, START, Mark::Nothing).await;
+        assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r1".into(), "q1".into()), "the head has not come yet");
+    }
+    let ask = table.acquire_ask("q1", &[a.clone(), b.clone()]);
+    assert!(matches!(table.stores[1].acquire(&ask).await.unwrap(), Acquire::Acquired { index: 0, .. }));
+    assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r2".into(), "q2".into()), "of b it would not have heard");
+    assert!(wakes.try_recv().is_err(), "a is full");
 }

@@ -32,6 +32,7 @@ struct Rules {
     opening: i64,
     spend_limit: i64,
     overdraft: Overdraft,
+    max_lock: Duration,
     connections: Vec<(Option<u32>, Option<u32>)>,
 }
 
@@ -103,20 +104,22 @@ fn rules() -> impl Strategy<Value = Rules> {
     let limit = |max: u32| prop_oneof![1 => Just(None), 4 => (1..=max).prop_map(Some)];
     let connection = (limit(2), limit(4));
     let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
-    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, prop::collection::vec(connection, 1..4)).prop_map(
-        |(rpm, cap, opening, spend_limit, overdraft, connections)| Rules {
+    let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
+    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
+        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
             rpm,
             cap,
             opening,
             spend_limit,
             overdraft,
+            max_lock,
             connections,
         },
     )
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    (0..7_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
+    (0..9_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
 }
 
 fn place() -> impl Strategy<Value = Place> {
@@ -350,8 +353,13 @@ impl<'a> Game<'a> {
         }
         let lease = lease(&call.name(), attempt);
         let candidates = order.iter().map(|number| self.candidate(*number, credential)).collect();
-        let ask =
-            AcquireAsk { group: self.table.group.clone(), lease: lease.clone(), max_lock: MAX_LOCK, place, candidates };
+        let ask = AcquireAsk {
+            group: self.table.group.clone(),
+            lease: lease.clone(),
+            max_lock: self.rules.max_lock,
+            place,
+            candidates,
+        };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).acquire(&ask).await.unwrap();
@@ -373,8 +381,11 @@ impl<'a> Game<'a> {
         let lease = lease(&call.name(), attempt);
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
-        let ask =
-            RecordAsk { lease: lease.clone(), ..self.table.record_ask(&call.name(), &at, begun_ms, mark.clone()) };
+        let ask = RecordAsk {
+            lease: lease.clone(),
+            max_lock: self.rules.max_lock,
+            ..self.table.record_ask(&call.name(), &at, begun_ms, mark.clone())
+        };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).record(&ask).await.unwrap();
@@ -440,10 +451,10 @@ fn id(call: Call) -> RequestId {
 fn three_replicas_calls_in_any_order_get_the_answers_of_the_model_and_keep_its_invariants() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let table = runtime.block_on(Table::new());
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
     let config = Config { cases, failure_persistence: None, max_shrink_time: 20_000, ..Config::default() };
     let began = std::time::Instant::now();
-    let outcome = TestRunner::new(config).run(&(rules(), prop::collection::vec(op(), 1..80)), |(rules, ops)| {
+    let outcome = TestRunner::new(config).run(&(rules(), prop::collection::vec(op(), 1..100)), |(rules, ops)| {
         // A machine under load plays fewer games rather than holding everyone up.
         if began.elapsed() > Duration::from_secs(40) {
             return Ok(());

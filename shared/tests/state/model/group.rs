@@ -9,7 +9,6 @@ use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, Record, R
 use super::line::{Line, Window};
 use super::{Rules, START, credential_mark, millis};
 
-const MAX_LOCK: i64 = 900_000;
 const MINUTE: i64 = 60_000;
 
 pub(super) struct Ask {
@@ -56,10 +55,11 @@ struct Connection {
 #[derive(Debug)]
 pub(super) struct Group {
     connections: Vec<Connection>,
+    max_lock: i64,
 }
 
 impl Closure {
-    fn state(&self, now: i64, credential: Option<&str>) -> State {
+    fn state(&self, now: i64, max_lock: i64, credential: Option<&str>) -> State {
         let (Some(end), Some(set_at)) = (self.end, self.set_at) else {
             return State::Open;
         };
@@ -69,7 +69,7 @@ impl Closure {
         if void {
             return State::Open;
         }
-        let opens = end.min(set_at + MAX_LOCK);
+        let opens = end.min(set_at + max_lock);
         match &self.probe {
             _ if now < opens => State::Closed(opens - now),
             Some((until, _)) if now < *until => State::Probing(until - now),
@@ -161,11 +161,11 @@ fn doubled(base: i64, level: i64) -> i64 {
 
 impl Connection {
     /// Why it is not taken, or whether the next attempt is its probe.
-    fn rung(&self, now: i64, credential: Option<&str>) -> Result<bool, RungState> {
+    fn rung(&self, now: i64, max_lock: i64, credential: Option<&str>) -> Result<bool, RungState> {
         let mut due = false;
         let mut worst: Option<(i64, RungState)> = None;
         for (number, closure) in self.closures.iter().enumerate() {
-            let (wait, state) = match closure.state(now, credential) {
+            let (wait, state) = match closure.state(now, max_lock, credential) {
                 State::Open => continue,
                 State::Due => {
                     due = true;
@@ -210,7 +210,8 @@ impl Group {
             window: Window::default(),
             line: Line::default(),
         };
-        Self { connections: rules.connections.iter().map(connection).collect() }
+        let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
+        Self { connections: rules.connections.iter().map(connection).collect(), max_lock }
     }
 
     /// The answer, and whether anything but lines and lapsed leases was written.
@@ -228,7 +229,7 @@ impl Group {
         let (mut states, mut merely_full) = (Vec::new(), Vec::new());
         for (index, number) in order.iter().enumerate() {
             let connection = &mut self.connections[*number];
-            let state = match connection.rung(now, Some(&mark)) {
+            let state = match connection.rung(now, self.max_lock, Some(&mark)) {
                 Err(closed) => closed,
                 Ok(due) => {
                     let (ahead, _) = connection.line.ahead(&ask.member, now);
@@ -258,7 +259,7 @@ impl Group {
         connection.leases.insert(ask.lease.clone(), now + 15_000);
         connection.window.add(START * 1000 + us);
         for closure in &mut connection.closures {
-            if closure.state(now, Some(&mark)) == State::Due {
+            if closure.state(now, self.max_lock, Some(&mark)) == State::Due {
                 closure.probe = Some((now + 15_000, ask.lease.clone()));
             }
         }
@@ -320,7 +321,7 @@ impl Group {
                 closure.probe = closure.probe.take().filter(|(_, id)| id != lease);
             }
         }
-        Record::Recorded { closed: connection.rung(now, None).err().as_ref().and_then(wait_of) }
+        Record::Recorded { closed: connection.rung(now, self.max_lock, None).err().as_ref().and_then(wait_of) }
     }
 
     /// Whether the lease lives on.
@@ -348,7 +349,7 @@ impl Group {
             all.extend(connection.line.boundaries());
             for closure in &connection.closures {
                 all.extend(closure.end);
-                all.extend(closure.set_at.map(|set_at| set_at + MAX_LOCK));
+                all.extend(closure.set_at.map(|set_at| set_at + self.max_lock));
                 all.extend(closure.probe.as_ref().map(|(end, _)| *end));
                 all.extend(closure.count.map(|(_, _, since)| since + MINUTE));
                 all.extend(closure.end.or(closure.reopened).map(|ended| ended + 300_000));

@@ -50,7 +50,8 @@ impl Window {
                 let in_window = stamps.iter().filter(|stamp| at - **stamp < 60_000);
                 at = in_window.min().copied().unwrap_or(at) + 60_000;
             }
-            stamps.push(at);
+            // Stamps never step back: one that was rounded up may lie just after the clock.
+            stamps.push(at.max(stamps.last().copied().unwrap_or(at)));
         }
         at - now
     }
