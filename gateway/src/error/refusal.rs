@@ -205,7 +205,7 @@ impl Refusal {
                 Row(401, "key", INVALID, Some("invalid_api_key"), "authentication_error", "UNAUTHENTICATED")
             }
             Self::Balance => unpaid("balance"),
-            Self::NoPrice { .. } => unpaid("price"),
+            Self::NoPrice { .. } => forbidden("price", INVALID, "model_without_price"),
             Self::SpendLimit => unpaid("spend_limit"),
             Self::Quota(_) => forbidden("quota", "quota_exceeded_error", "quota_exceeded"),
             Self::ModelNotAllowed { .. } => forbidden("model", INVALID, "model_not_allowed"),
