@@ -13,7 +13,7 @@ mod unenforced;
 
 /// Check a configuration and print each model's ladder.
 #[derive(Debug, clap::Args)]
-pub struct Check {
+pub(super) struct Check {
     #[command(flatten)]
     file: ConfigFile,
     /// Print the JSON Schema of the configuration instead.
@@ -24,7 +24,7 @@ pub struct Check {
 impl Check {
     /// 0 for a good file, 2 for one with faults: each on a line of standard error,
     /// `file:line:column: field: message, expected ...`.
-    pub fn run(self) -> ExitCode {
+    pub(super) fn run(self) -> ExitCode {
         if self.schema {
             print(&format!("{:#}\n", shared::config::schema()));
             return ExitCode::SUCCESS;

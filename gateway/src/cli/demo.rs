@@ -17,7 +17,7 @@ mod view;
 
 /// Try Headgate: a private Redis, a fake upstream and two replicas in one command.
 #[derive(Debug, clap::Args)]
-pub struct Demo {
+pub(super) struct Demo {
     /// Where the demo keeps its data, configuration and logs; a second start there finds locks and balances again.
     #[arg(long, value_name = "DIR", default_value = "data/demo")]
     data: PathBuf,
@@ -34,7 +34,7 @@ pub struct Demo {
 
 impl Demo {
     /// Runs until it is interrupted (0) or one of its processes ends by itself (1). Leaves no process behind.
-    pub fn run(self) -> ExitCode {
+    pub(super) fn run(self) -> ExitCode {
         exit_code(in_runtime(self.play()))
     }
 
@@ -49,7 +49,9 @@ impl Demo {
             () = stops.next() => Ok(()),
         };
         let struck = stage.strike().await;
-        outcome.and(struck)
+        outcome.and(struck)?;
+        view::farewell(&self.data);
+        Ok(())
     }
 
     fn live(&self) -> Live {

@@ -17,7 +17,7 @@ const DEFAULT_PORT: u16 = 8080;
 
 /// Ask the replica on this machine whether it is alive.
 #[derive(Debug, clap::Args)]
-pub struct Health {
+pub(super) struct Health {
     /// What to ask [default: /healthz on the address that the configuration listens on, else on port 8080].
     #[arg(long)]
     url: Option<String>,
@@ -28,7 +28,7 @@ pub struct Health {
 
 impl Health {
     /// 0 when it answers 200 within 2 s, else 1.
-    pub fn run(self) -> ExitCode {
+    pub(super) fn run(self) -> ExitCode {
         let url = self.url.unwrap_or_else(|| {
             let listen = shared::config::load(&self.config).ok().map(|config| config.listen);
             format!("http://{}/healthz", reachable(listen))

@@ -6,5 +6,6 @@ use comfy_table::{Table, presets};
 pub(super) fn text<const N: usize>(indent: &str, header: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
-    table.lines().map(|line| format!("{indent}{}\n", line.trim_end())).collect()
+    let lines: Vec<String> = table.lines().map(|line| format!("{indent}{}\n", line.trim_end())).collect();
+    lines.concat()
 }

@@ -35,12 +35,14 @@ connections:
     api_key: demo-healthy-a
     priority: 1
     max_concurrent: 4
+    rpm: 120
     models: [demo-chat, demo-flaky]
   - id: healthy-b
     provider: fake
     api_key: demo-healthy-b
     priority: 1
     max_concurrent: 4
+    rpm: 120
     models: [demo-chat, demo-flaky]
   # One whose upstream always answers 429. It is preferred, so each request for demo-flaky begins there unless it is locked.
   - id: failing
@@ -48,6 +50,7 @@ connections:
     api_key: demo-failing
     priority: 0
     max_concurrent: 4
+    rpm: 120
     models: [demo-flaky]
 
 models:

@@ -1,6 +1,7 @@
 //! What the demo prints: what to try, and a screen of what happens, drawn again every second.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use shared::config::{Config, Key};
@@ -44,6 +45,14 @@ pub(super) async fn show(scene: &Scene, live: Live) -> anyhow::Result<()> {
         };
         screen.draw(&format!("{head}\n{body}"));
     }
+}
+
+/// Says what is left of the demo.
+pub(super) fn farewell(data: &Path) {
+    print(&format!(
+        "The demo has ended. Locks, balances and logs are in {}: the next start finds them.\n",
+        data.display()
+    ));
 }
 
 /// A terminal that closes sends SIGHUP; a line that cannot be written is no trouble beside that.
@@ -131,7 +140,7 @@ fn connection_row(config: &Config, view: &ConnectionView) -> [String; 5] {
         view.connection.to_string(),
         of(view.live, written.and_then(|connection| connection.max_concurrent).map(u32::from)),
         view.waiting.to_string(),
-        of(view.rate_used, written.and_then(|connection| connection.rpm).map(u32::from)),
+        rate(view.rate_used, written.and_then(|connection| connection.rpm).map(u32::from)),
         closures(view),
     ]
 }
@@ -145,7 +154,7 @@ fn key_row(view: &KeyView, key: &Key, balance: &str) -> [String; 6] {
         view.key.to_string(),
         of(view.live, key.max_concurrent.map(u32::from)),
         view.waiting.to_string(),
-        of(view.rate_used, key.rpm.map(u32::from)),
+        rate(view.rate_used, key.rpm.map(u32::from)),
         spent,
         balance.to_owned(),
     ]
@@ -172,6 +181,11 @@ fn of(used: u32, most: Option<u32>) -> String {
     most.map_or_else(|| used.to_string(), |most| format!("{used}/{most}"))
 }
 
+/// Only what has a limit is counted.
+fn rate(used: u32, most: Option<u32>) -> String {
+    most.map_or_else(|| "-".to_owned(), |most| of(used, Some(most)))
+}
+
 /// Everything that is closed of a connection, with the time left.
 fn closures(view: &ConnectionView) -> String {
     let whole = closure(&view.lock).map(|state| format!("all: {state}"));
@@ -189,5 +203,33 @@ fn closure(closure: &Closure) -> Option<String> {
         Closure::Closed { cause: Some(cause), wait } => Some(format!("locked {} ({})", left(wait), cause.as_str())),
         Closure::Probing { wait } => Some(format!("probing {}", left(wait))),
         Closure::ProbeDue => Some("next call probes".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::state::capacity::LockCause;
+
+    use super::*;
+
+    #[test]
+    fn what_is_closed_is_told_with_its_reason_and_the_time_left() {
+        let wait = Duration::from_millis(1_500);
+        let told = |state| closure(&state).unwrap_or_default();
+        assert_eq!(told(Closure::Open), "");
+        assert_eq!(told(Closure::Closed { cause: None, wait }), "cooling 2 s");
+        assert_eq!(told(Closure::Closed { cause: Some(LockCause::Auth), wait }), "locked 2 s (auth)");
+        assert_eq!(told(Closure::Probing { wait: Duration::ZERO }), "probing 0 s");
+        assert_eq!(told(Closure::ProbeDue), "next call probes");
+    }
+
+    #[test]
+    fn a_call_is_printed_as_a_shell_takes_it() {
+        let text = curl("-s", "http://127.0.0.1:1", "m", r#""stream":true,"#);
+        let body = text.split('\'').nth(3).unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["model"], "m");
+        assert_eq!(body["stream"], true);
+        assert!(text.contains(" \\\n"), "{text}");
     }
 }
