@@ -1,1 +1,473 @@
-//! todo
+//! Random calls of three replicas, some of them sent twice, against a small model in Rust; the clock moves by chance and to the
+//! very boundaries (±1 ms) of what the model knows. Every answer must be the model's, and the invariants must hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use shared::ids::RequestId;
+use shared::state::admission::{AdmitAsk, Hold, Place};
+use shared::state::capacity::{AcquireAsk, Candidate, Length, LockCause, Mark, Record, RecordAsk, Sole};
+use shared::state::leases::{ConnectionLease, KeyLease, Progress};
+use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
+use shared::state::settlement::{LapsedRequest, Settlement};
+
+use super::table::*;
+use account::Account;
+use group::Group;
+
+mod account;
+mod group;
+mod line;
+
+const LABEL: &str = "2033";
+
+/// What may vary between runs.
+#[derive(Debug, Clone)]
+struct Rules {
+    rpm: u32,
+    cap: u32,
+    opening: i64,
+    spend_limit: i64,
+    overdraft: Overdraft,
+    max_lock: Duration,
+    connections: Vec<(Option<u32>, Option<u32>)>,
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// The clock moves on.
+    Wait {
+        us: i64,
+    },
+    /// The clock moves to the n-th of the coming boundaries, give or take.
+    Boundary {
+        nth: usize,
+        ms: i64,
+    },
+    Admit {
+        call: Call,
+        hold: i64,
+        place: Place,
+    },
+    LeaveKey {
+        call: Call,
+    },
+    RenewKey {
+        call: Call,
+        cost: i64,
+    },
+    Settle {
+        call: Call,
+        cost: i64,
+    },
+    SettleLapsed {
+        call: Call,
+    },
+    Credit {
+        receipt: u8,
+        amount: i64,
+    },
+    Acquire {
+        call: Call,
+        attempt: u32,
+        place: Place,
+        reversed: bool,
+        credential: u8,
+    },
+    Record {
+        call: Call,
+        attempt: u32,
+        connection: usize,
+        mark: Mark,
+    },
+    RenewConnection {
+        call: Call,
+        attempt: u32,
+        connection: usize,
+    },
+    LeaveGroup {
+        call: Call,
+    },
+}
+
+/// Who calls for which request, and whether the reply gets lost once.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    request: u8,
+    twice: bool,
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let limit = |max: u32| prop_oneof![1 => Just(None), 4 => (1..=max).prop_map(Some)];
+    let connection = (limit(2), limit(4));
+    let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
+    let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
+    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
+        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
+            rpm,
+            cap,
+            opening,
+            spend_limit,
+            overdraft,
+            max_lock,
+            connections,
+        },
+    )
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    (0..9_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    let wait = prop_oneof![Just(0), Just(2_000), Just(59_999), Just(60_000), Just(600_000)];
+    prop_oneof![1 => Just(Place::Pass), 3 => wait.prop_map(|ms| Place::Stand { max_wait: millis(ms) })]
+}
+
+fn mark() -> impl Strategy<Value = Mark> {
+    let length = prop_oneof![
+        2 => Just(Length::Doubling),
+        3 => prop_oneof![Just(1), Just(10), Just(60), Just(2_000)].prop_map(|s| Length::Told(secs(s))),
+    ];
+    let cause = prop_oneof![Just(LockCause::RateLimited), Just(LockCause::Billing), Just(LockCause::Auth)];
+    prop_oneof![
+        2 => Just(Mark::Nothing),
+        2 => Just(Mark::Committed),
+        4 => Just(Mark::Success { first_token: None }),
+        6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
+        2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
+        2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
+            Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
+        }),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
+    prop_oneof![
+        4 => wait.prop_map(|us| Op::Wait { us }),
+        6 => (0..12_usize, -1..=1_i64).prop_map(|(nth, ms)| Op::Boundary { nth, ms }),
+        8 => (call(), prop_oneof![Just(-1), 0..30_i64], place())
+            .prop_map(|(call, hold, place)| Op::Admit { call, hold, place }),
+        1 => call().prop_map(|call| Op::LeaveKey { call }),
+        3 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::RenewKey { call, cost }),
+        4 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::Settle { call, cost }),
+        3 => call().prop_map(|call| Op::SettleLapsed { call }),
+        1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
+        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
+            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
+        ),
+        9 => (call(), 1..3_u32, 0..3_usize, mark())
+            .prop_map(|(call, attempt, connection, mark)| Op::Record { call, attempt, connection, mark }),
+        2 => (call(), 1..3_u32, 0..3_usize)
+            .prop_map(|(call, attempt, connection)| Op::RenewConnection { call, attempt, connection }),
+        1 => call().prop_map(|call| Op::LeaveGroup { call }),
+    ]
+}
+
+fn credential_mark(number: u8) -> Arc<str> {
+    format!("c{number}").into()
+}
+
+impl Call {
+    fn name(self) -> String {
+        format!("q{}", self.request)
+    }
+
+    /// Each request belongs to one replica.
+    fn replica(self) -> usize {
+        usize::from(self.request) % 3
+    }
+
+    fn times(self) -> usize {
+        if self.twice { 2 } else { 1 }
+    }
+}
+
+/// One run: the real store and the model beside it.
+struct Game<'a> {
+    table: &'a Table,
+    rules: Rules,
+    us: i64,
+    account: Account,
+    group: Group,
+    /// When each attempt began, as its caller was told.
+    begun: BTreeMap<String, i64>,
+}
+
+impl<'a> Game<'a> {
+    async fn begin(table: &'a Table, rules: Rules) -> Self {
+        table.command(&["FLUSHDB"]).await;
+        table.at(0).await;
+        let spend = SpendLimit { limit: nanos(rules.spend_limit), period: "year".into(), zone: "UTC".into() };
+        let rights = KeyRights {
+            rpm: Some(rules.rpm),
+            max_concurrent: Some(rules.cap),
+            spend: Some(spend),
+            ..KeyRights::default()
+        };
+        table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
+        let (account, group) = (Account::new(&rules), Group::new(&rules));
+        Self { table, rules, us: 0, account, group, begun: BTreeMap::new() }
+    }
+
+    fn now_ms(&self) -> i64 {
+        START + self.us / 1000
+    }
+
+    fn now_us(&self) -> i64 {
+        START * 1000 + self.us
+    }
+
+    fn candidate(&self, number: usize, credential: u8) -> Candidate {
+        let (max_concurrent, rpm) = self.rules.connections[number];
+        Candidate { max_concurrent, rpm, credential_mark: credential_mark(credential), ..open(&format!("c{number}")) }
+    }
+
+    async fn play(&mut self, op: Op) -> Result<(), TestCaseError> {
+        match op {
+            Op::Wait { us } => self.go_to(self.us + us).await,
+            Op::Boundary { nth, ms } => self.go_to_boundary(nth, ms).await,
+            Op::Admit { call, hold, place } => self.admit(call, hold, place).await?,
+            Op::LeaveKey { call } => {
+                self.store(call).leave_key(&self.table.account, &self.table.key, &id(call)).await.unwrap();
+                self.account.line.leave(&call.name());
+            }
+            Op::RenewKey { call, cost } => self.renew_key(call, cost).await?,
+            Op::Settle { call, cost } => self.settle(call, cost).await?,
+            Op::SettleLapsed { call } => self.settle_lapsed(call).await?,
+            Op::Credit { receipt, amount } => {
+                let receipt = format!("r{receipt}");
+                let answer =
+                    self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
+                prop_assert_eq!(answer, self.account.credit(&receipt, amount));
+            }
+            Op::Acquire { call, attempt, place, reversed, credential } => {
+                self.acquire(call, attempt, place, reversed, credential).await?;
+            }
+            Op::Record { call, attempt, connection, mark } => self.record(call, attempt, connection, mark).await?,
+            Op::RenewConnection { call, attempt, connection } => {
+                self.renew_connection(call, attempt, connection).await?;
+            }
+            Op::LeaveGroup { call } => {
+                let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
+                let connections = candidates.iter().map(|candidate| &candidate.connection);
+                self.store(call).leave_group(&self.table.group, connections, &id(call)).await.unwrap();
+                self.group.leave(&call.name());
+            }
+        }
+        self.account.check(self.now_us())?;
+        self.group.check(self.now_us())
+    }
+
+    fn store(&self, call: Call) -> &'a shared::state::Store {
+        &self.table.stores[call.replica()]
+    }
+
+    async fn go_to(&mut self, us: i64) {
+        self.us = us.max(self.us);
+        self.table.at_us(self.us).await;
+    }
+
+    async fn go_to_boundary(&mut self, nth: usize, ms: i64) {
+        let mut coming: Vec<i64> = self.account.boundaries();
+        coming.extend(self.group.boundaries());
+        coming.retain(|at| *at > self.now_ms());
+        coming.sort_unstable();
+        coming.dedup();
+        if let Some(at) = coming.get(nth % coming.len().max(1)) {
+            self.go_to((at + ms - START) * 1000).await;
+        }
+    }
+
+    async fn admit(&mut self, call: Call, hold: i64, place: Place) -> Result<(), TestCaseError> {
+        let span = Some(month(LABEL, 0, 1 << 40));
+        let hold_ask = if hold < 0 { Hold::Free } else { Hold::AtMost(nanos(hold)) };
+        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&call.name()) };
+        for _ in 0..call.times() {
+            let before = self.digest().await;
+            let answer = self.store(call).admit(&ask).await.unwrap();
+            let (expected, writes) = self.account.admit(&call.name(), hold, place, self.us);
+            prop_assert_eq!(answer, expected);
+            if !writes {
+                prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
+        let cost = self.account.affordable(&call.name(), cost);
+        let progress = Progress { cost: nanos(cost), ..Progress::default() };
+        let lease = KeyLease { key: self.table.key.clone(), request: id(call), progress };
+        for _ in 0..call.times() {
+            let lost = self.store(call).renew_keys(&self.table.account, std::slice::from_ref(&lease)).await.unwrap();
+            let kept = self.account.renew(&call.name(), cost, self.now_ms());
+            prop_assert_eq!(lost.is_empty(), kept);
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
+        let cost = self.account.affordable(&call.name(), cost);
+        let span = Some(month(LABEL, 0, 1 << 40));
+        let settlement = Settlement { span, ..self.table.settlement(&call.name(), cost) };
+        for _ in 0..call.times() {
+            let answer = self.store(call).settle(&settlement).await.unwrap();
+            prop_assert_eq!(answer, self.account.settle(&call.name(), cost));
+        }
+        Ok(())
+    }
+
+    async fn settle_lapsed(&mut self, call: Call) -> Result<(), TestCaseError> {
+        let lapsed = LapsedRequest {
+            account: self.table.account.clone(),
+            key: self.table.key.clone(),
+            request: id(call),
+            span: Some(month(LABEL, 0, 1 << 40)),
+        };
+        let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
+        let due = self.account.lapsed(&call.name(), self.now_ms());
+        prop_assert_eq!(seen.contains(&lapsed), due);
+        for _ in 0..call.times() {
+            let answer = self.table.store().settle_lapsed(&lapsed).await.unwrap();
+            prop_assert_eq!(answer, self.account.settle_lapsed(&call.name(), self.now_ms()));
+        }
+        Ok(())
+    }
+
+    async fn acquire(
+        &mut self,
+        call: Call,
+        attempt: u32,
+        place: Place,
+        reversed: bool,
+        credential: u8,
+    ) -> Result<(), TestCaseError> {
+        let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
+        if reversed {
+            order.reverse();
+        }
+        let lease = lease(&call.name(), attempt);
+        let candidates = order.iter().map(|number| self.candidate(*number, credential)).collect();
+        let ask = AcquireAsk {
+            group: self.table.group.clone(),
+            lease: lease.clone(),
+            max_lock: self.rules.max_lock,
+            place,
+            candidates,
+        };
+        for _ in 0..call.times() {
+            let before = self.digest().await;
+            let answer = self.store(call).acquire(&ask).await.unwrap();
+            let asked = group::Ask { lease: lease.to_string(), member: call.name(), place, credential };
+            let (expected, writes) = self.group.acquire(&asked, &order, self.us);
+            prop_assert_eq!(&answer, &expected);
+            if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
+                self.begun.insert(lease.to_string(), begun_ms);
+            }
+            if !writes {
+                prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
+            }
+        }
+        Ok(())
+    }
+
+    async fn record(&mut self, call: Call, attempt: u32, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
+        let connection = connection % self.rules.connections.len();
+        let lease = lease(&call.name(), attempt);
+        let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
+        let at = self.candidate(connection, 1);
+        let ask = RecordAsk {
+            lease: lease.clone(),
+            max_lock: self.rules.max_lock,
+            ..self.table.record_ask(&call.name(), &at, begun_ms, mark.clone())
+        };
+        for _ in 0..call.times() {
+            let before = self.digest().await;
+            let answer = self.store(call).record(&ask).await.unwrap();
+            prop_assert_eq!(
+                &answer,
+                &self.group.record(&lease.to_string(), connection, &mark, begun_ms, self.now_ms())
+            );
+            if answer == Record::Already {
+                prop_assert_eq!(self.digest().await, before, "a second record wrote");
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_connection(&mut self, call: Call, attempt: u32, connection: usize) -> Result<(), TestCaseError> {
+        let number = connection % self.rules.connections.len();
+        let held =
+            ConnectionLease { connection: self.candidate(number, 1).connection, lease: lease(&call.name(), attempt) };
+        for _ in 0..call.times() {
+            let lost =
+                self.store(call).renew_connections(&self.table.group, std::slice::from_ref(&held)).await.unwrap();
+            let kept = self.group.renew(&held.lease.to_string(), number, self.now_ms());
+            prop_assert_eq!(lost.is_empty(), kept);
+        }
+        Ok(())
+    }
+
+    /// All content but the lines and the connections' leases, which a refusal may touch (places, reaping).
+    async fn digest(&self) -> String {
+        let script = "local all = {}
+            for _, key in ipairs(redis.call('KEYS', 'hg:*')) do
+              if not key:find('waiters') and not (key:find('{g:') and key:find(':leases')) then
+                all[#all + 1] = key .. redis.sha1hex(redis.call('DUMP', key))
+              end
+            end
+            table.sort(all)
+            return redis.sha1hex(table.concat(all))";
+        self.table.text(&["EVAL", script, "0"]).await
+    }
+
+    /// The sum of the ledger is what left the balance, to the nano-dollar, and every request has at most one row.
+    async fn audit(&self) -> Result<(), TestCaseError> {
+        let rows = self.table.store().ledger(&self.table.account, 1000).await.unwrap();
+        let mut ids: Vec<&String> = rows.iter().map(|row| &row.fields["id"]).collect();
+        ids.sort();
+        let count = ids.len();
+        ids.dedup();
+        prop_assert_eq!(ids.len(), count, "a request with two rows");
+        let spent: i64 = rows.iter().map(|row| row.fields["cost"].parse::<i64>().unwrap()).sum();
+        let balance: i64 = self.table.text(&["GET", "hg:{a:acme}:balance"]).await.parse().unwrap();
+        prop_assert_eq!(self.account.credited() - spent, balance);
+        let counter = self.table.text(&["GET", &format!("hg:{{a:acme}}:key:ci:spend:{LABEL}")]).await;
+        prop_assert_eq!(counter.parse().unwrap_or(0), spent);
+        Ok(())
+    }
+}
+
+fn id(call: Call) -> RequestId {
+    request(&call.name())
+}
+
+#[test]
+fn three_replicas_calls_in_any_order_get_the_answers_of_the_model_and_keep_its_invariants() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let table = runtime.block_on(Table::new());
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
+    let config = Config { cases, failure_persistence: None, max_shrink_time: 20_000, ..Config::default() };
+    let began = std::time::Instant::now();
+    let outcome = TestRunner::new(config).run(&(rules(), prop::collection::vec(op(), 1..100)), |(rules, ops)| {
+        // A machine under load plays fewer games rather than holding everyone up.
+        if began.elapsed() > Duration::from_secs(40) {
+            return Ok(());
+        }
+        runtime.block_on(async {
+            let mut game = Game::begin(&table, rules).await;
+            for op in ops {
+                game.play(op).await?;
+            }
+            game.audit().await
+        })
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}

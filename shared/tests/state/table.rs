@@ -27,7 +27,7 @@ end
 ";
 
 pub(super) struct Table {
-    _server: ManagedRedis,
+    server: ManagedRedis,
     _dir: tempfile::TempDir,
     pub(super) link: Link,
     /// Three replicas.
@@ -56,7 +56,7 @@ impl Table {
             |name: &str| Store::with_scripts(link.clone(), "hg", ReplicaId::parse(name).unwrap(), scripts.clone());
         let stores = vec![store("r0"), store("r1"), store("r2")];
         let table = Self {
-            _server: server,
+            server,
             _dir: dir,
             link,
             stores,
@@ -72,6 +72,10 @@ impl Table {
 
     pub(super) fn store(&self) -> &Store {
         &self.stores[0]
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.url()
     }
 
     /// Puts the clock at so many ms after the start.
