@@ -108,7 +108,7 @@ impl Catalog {
                 continue;
             }
             for (name, upstream) in &connection.models {
-                let bucket = bucket(&connection.limit_scope, name, upstream.as_str())?;
+                let bucket = bucket(&connection.limit_scope, name)?;
                 let serving =
                     Serving { connection: Arc::clone(&ready), upstream_model: upstream.as_str().into(), bucket };
                 models.entry(name.clone()).and_modify(|model| model.serving.push(serving));
@@ -149,13 +149,13 @@ fn order(strategy: Strategy) -> Order {
     }
 }
 
-fn bucket(scope: &LimitScope, model: &ModelName, upstream: &str) -> anyhow::Result<BucketName> {
+fn bucket(scope: &LimitScope, model: &ModelName) -> anyhow::Result<BucketName> {
     let name = match scope {
         LimitScope::Model => model.as_str(),
         LimitScope::Account => ACCOUNT_BUCKET,
         LimitScope::Buckets(families) => families
             .iter()
-            .find(|family| family.pattern.is_match(upstream))
+            .find(|family| family.pattern.is_match(model.as_str()))
             .map_or(model.as_str(), |family| family.name.as_str()),
     };
     BucketName::parse(name).context("a bucket has no usable name")

@@ -20,8 +20,11 @@ use crate::metrics::Metrics;
 
 /// A lease lives 15 s and is renewed three times in that.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
-/// How often the keeper looks for leases that are due; also how soon the first content of a request is reported.
+/// How often the keeper looks for leases that are due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// That content flows is reported at once, so that a crash leaves it to be charged; what commits in so short a time after that
+/// goes in one call.
+const GATHER: Duration = Duration::from_millis(2);
 /// Settlements and releases kept while Redis is away; about 500 bytes each.
 const OUTBOX_MAX: usize = 50_000;
 /// How soon the outbox tries again after Redis did not answer.
@@ -51,7 +54,7 @@ pub struct RequestHold {
 struct Due<T> {
     held: T,
     at: Instant,
-    /// Whether a renewal has told Redis that content was delivered.
+    /// Whether a renewal has told Redis that content flows.
     told: bool,
 }
 
@@ -70,6 +73,7 @@ struct Inner {
     connections: Mutex<HashMap<LeaseId, Due<(GroupId, ConnectionId)>>>,
     outbox: Mutex<VecDeque<Parcel>>,
     posted: Notify,
+    commits: Notify,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,14 +92,21 @@ impl LeaseKeeper {
                 connections: Mutex::default(),
                 outbox: Mutex::default(),
                 posted: Notify::new(),
+                commits: Notify::new(),
             }),
         }
     }
 
     /// Renews a request's lease until its settlement is handed over.
     pub fn hold_request(&self, request: RequestId, hold: RequestHold) {
-        // First renewed at the next look: a request that is never renewed is taken for one whose caller gave up.
-        lock(&self.inner.requests).insert(request, Due { held: hold, at: Instant::now(), told: false });
+        // First renewed soon: a request that is never renewed is taken for one whose caller gave up.
+        let due = Due { held: hold, at: Instant::now() + LOOK_EVERY, told: false };
+        lock(&self.inner.requests).insert(request, due);
+    }
+
+    /// Content of some request flows from now on.
+    pub fn committed(&self) {
+        self.inner.commits.notify_one();
     }
 
     /// Renews a connection's lease until its record is handed over.
@@ -156,8 +167,12 @@ impl LeaseKeeper {
         };
         let renewals = async {
             loop {
-                look.tick().await;
+                tokio::select! {
+                    _ = look.tick() => {}
+                    () = self.inner.commits.notified() => {}
+                }
                 self.inner.renew_due().await;
+                tokio::time::sleep(GATHER).await;
             }
         };
         tokio::select! {

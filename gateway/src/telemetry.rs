@@ -7,6 +7,8 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::Level;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
@@ -41,7 +43,7 @@ pub fn start() -> anyhow::Result<Telemetry> {
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
-            .with_filter(EnvFilter::new("info"))
+            .with_filter(filter_fn(|metadata| metadata.is_span() && *metadata.level() <= Level::INFO))
     });
     tracing_subscriber::registry().with(lines).with(spans).try_init().context("logging was started twice")?;
     Ok(Telemetry { traces })

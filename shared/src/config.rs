@@ -8,7 +8,9 @@ use indexmap::IndexMap;
 use crate::ids::{AccountId, ConnectionId, GroupId, ModelName, ProviderId, TierId};
 
 mod accounts;
+mod buckets;
 mod connections;
+mod credentials;
 mod env;
 mod fault;
 mod groups;
@@ -28,7 +30,9 @@ mod whole;
 mod yaml;
 
 pub use accounts::{Account, Overdraft};
-pub use connections::{Bucket, Connection, Credential, GoogleOauth, LimitScope, Owner, UpstreamModel, VendorQuota};
+pub use buckets::{Bucket, LimitScope, VendorQuota};
+pub use connections::{Connection, Owner, UpstreamModel};
+pub use credentials::{Credential, GoogleOauth};
 pub use fault::{Fault, Notice, report};
 pub use groups::{Fairness, Group, Strategy};
 pub use keys::{Key, ModelPattern};

@@ -16,13 +16,13 @@ pub use effect::{Cooldown, Effect, Lock, LockLength, Next, Owner, effect};
 /// The lock of a bare 429, one that names no limit and no time: this at first, doubling up to [`BARE_LOCK_MAX`].
 pub const BARE_LOCK_MIN: Duration = Duration::from_secs(2);
 /// Where the doubling lock of bare 429s stops growing.
-pub const BARE_LOCK_MAX: Duration = Duration::from_secs(5 * 60);
+pub const BARE_LOCK_MAX: Duration = Duration::from_mins(5);
 /// The lock of a named rate limit whose end the upstream did not tell.
-pub const NAMED_LIMIT_LOCK: Duration = Duration::from_secs(120);
+pub const NAMED_LIMIT_LOCK: Duration = Duration::from_mins(2);
 /// The lock of an unpaid bill or a used-up quota whose end the upstream did not tell; a probe follows it.
-pub const BILLING_LOCK: Duration = Duration::from_secs(60 * 60);
+pub const BILLING_LOCK: Duration = Duration::from_hours(1);
 /// The lock of a refused platform credential; a probe follows it.
-pub const AUTH_LOCK: Duration = Duration::from_secs(10 * 60);
+pub const AUTH_LOCK: Duration = Duration::from_mins(10);
 
 /// What a failure means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

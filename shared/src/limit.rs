@@ -193,3 +193,114 @@ impl Quota {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn period(cycle: Cycle, zone: &str) -> Period {
+        Period { cycle, zone: TimeZone::get(zone).unwrap() }
+    }
+
+    fn ms(text: &str) -> i64 {
+        text.parse::<Timestamp>().unwrap().as_millisecond()
+    }
+
+    fn check(cycle: Cycle, zone: &str, now: &str, label: &str, start: &str, end: &str) {
+        let span = period(cycle, zone).span_at(ms(now));
+        assert_eq!(span, Span { label: label.to_owned(), start_ms: ms(start), end_ms: Some(ms(end)) }, "{zone} {now}");
+    }
+
+    #[test]
+    fn a_total_never_ends() {
+        let span = period(Cycle::Total, "Europe/Berlin").span_at(ms("2026-11-30T12:00:00Z"));
+        assert_eq!(span, Span { label: "total".to_owned(), start_ms: 0, end_ms: None });
+    }
+
+    #[test]
+    fn spans_follow_the_calendar_in_utc() {
+        let now = "2026-11-30T14:59:59.999Z";
+        check(Cycle::Hour, "UTC", now, "2026-11-30t14", "2026-11-30T14:00:00Z", "2026-11-30T15:00:00Z");
+        check(Cycle::Day, "UTC", now, "2026-11-30", "2026-11-30T00:00:00Z", "2026-12-01T00:00:00Z");
+        check(Cycle::Week, "UTC", now, "2026-w49", "2026-11-30T00:00:00Z", "2026-12-07T00:00:00Z");
+        check(Cycle::Month, "UTC", now, "2026-11", "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z");
+    }
+
+    #[test]
+    fn the_week_at_the_turn_of_the_year_has_one_name() {
+        for now in ["2026-12-28T00:00:00Z", "2026-12-31T23:00:00Z", "2027-01-03T23:59:59Z"] {
+            check(Cycle::Week, "UTC", now, "2026-w53", "2026-12-28T00:00:00Z", "2027-01-04T00:00:00Z");
+        }
+        check(Cycle::Week, "UTC", "2024-12-30T00:00:00Z", "2025-w01", "2024-12-30T00:00:00Z", "2025-01-06T00:00:00Z");
+    }
+
+    #[test]
+    fn a_day_has_23_or_25_hours_when_the_clocks_are_turned() {
+        let zone = "Europe/Berlin";
+        let spring = "2026-03-29T12:00:00Z";
+        check(Cycle::Day, zone, spring, "2026-03-29+0100", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z");
+        let autumn = "2026-10-25T12:00:00Z";
+        check(Cycle::Day, zone, autumn, "2026-10-25+0200", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z");
+        check(Cycle::Month, zone, autumn, "2026-10+0200", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z");
+        // Midnight itself does not exist on the day the clocks go forward here.
+        let now = "2026-09-06T12:00:00Z";
+        check(Cycle::Day, "America/Santiago", now, "2026-09-06-0300", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z");
+    }
+
+    #[test]
+    fn the_hour_that_happens_twice_is_two_hours() {
+        let zone = "Europe/Berlin";
+        let (one, two, three) = ("2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z");
+        check(Cycle::Hour, zone, "2026-10-25T00:30:00Z", "2026-10-25t02+0200", one, two);
+        check(Cycle::Hour, zone, "2026-10-25T01:00:00Z", "2026-10-25t02+0100", two, three);
+        // Clocks are turned by half an hour here.
+        let zone = "Australia/Lord_Howe";
+        let turned = "2026-04-04T15:00:00Z";
+        check(Cycle::Hour, zone, "2026-04-04T14:59:59Z", "2026-04-05t01+1100", "2026-04-04T14:00:00Z", turned);
+        check(Cycle::Hour, zone, turned, "2026-04-05t01+1030", turned, "2026-04-04T15:30:00Z");
+        let now = "2026-11-30T14:40:00Z";
+        check(Cycle::Hour, "Asia/Kolkata", now, "2026-11-30t20+0530", "2026-11-30T14:30:00Z", "2026-11-30T15:30:00Z");
+    }
+
+    #[test]
+    fn quotas_that_count_differently_have_different_names() {
+        let requests = Amount::Requests(NonZeroU64::MIN);
+        let name = |extent| Quota { amount: requests, extent }.name();
+        assert_eq!(name(Extent::Calendar(Period::utc(Cycle::Day))), "requests-day");
+        assert_eq!(name(Extent::Calendar(period(Cycle::Day, "Europe/Berlin"))), "requests-day-Europe.Berlin");
+        assert_eq!(name(Extent::Sliding(Duration::from_hours(24))), "requests-86400s");
+        assert_eq!(name(Extent::Sliding(Duration::from_millis(1500))), "requests-1500ms");
+    }
+
+    proptest! {
+        #[test]
+        fn spans_hold_their_moment_and_follow_each_other(
+            now_ms in 1_500_000_000_000_i64..4_000_000_000_000,
+            cycle in prop::sample::select(vec![Cycle::Hour, Cycle::Day, Cycle::Week, Cycle::Month]),
+            zone in prop::sample::select(vec![
+                "UTC", "Europe/Berlin", "America/St_Johns", "America/Santiago", "America/Havana", "Australia/Lord_Howe",
+                "Asia/Kathmandu", "Pacific/Chatham", "Africa/Casablanca", "Antarctica/Troll",
+            ]),
+        ) {
+            let period = period(cycle, zone);
+            let span = period.span_at(now_ms);
+            let end_ms = span.end_ms.unwrap();
+            prop_assert!(span.start_ms <= now_ms && now_ms < end_ms, "{:?}", span);
+            prop_assert_eq!(&period.span_at(span.start_ms), &span);
+            prop_assert_eq!(&period.span_at(end_ms - 1), &span);
+            let next = period.span_at(end_ms);
+            prop_assert_eq!(next.start_ms, end_ms);
+            prop_assert_ne!(next.label, span.label);
+        }
+    }
+
+    #[test]
+    fn no_clock_however_wrong_is_refused() {
+        for now_ms in [i64::MIN, -1, 0, i64::MAX] {
+            for cycle in [Cycle::Hour, Cycle::Day, Cycle::Week, Cycle::Month] {
+                assert!(period(cycle, "Europe/Berlin").span_at(now_ms).end_ms.is_some());
+            }
+        }
+    }
+}

@@ -26,3 +26,5 @@ mod ops;
 mod rpm;
 #[path = "scenarios/streams.rs"]
 mod streams;
+#[path = "scenarios/traces.rs"]
+mod traces;

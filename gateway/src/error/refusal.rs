@@ -133,8 +133,26 @@ pub enum Refusal {
     Internal,
 }
 
-/// One row of the table of refusals.
+/// One row of the table of refusals: status, word, OpenAI type and code, Anthropic type, Gemini status.
 struct Row(u16, &'static str, &'static str, Option<&'static str>, &'static str, &'static str);
+
+const INVALID: &str = "invalid_request_error";
+
+fn unpaid(word: &'static str) -> Row {
+    Row(402, word, "insufficient_quota", Some("insufficient_quota"), "billing_error", "RESOURCE_EXHAUSTED")
+}
+
+fn forbidden(word: &'static str, openai_type: &'static str, code: &'static str) -> Row {
+    Row(403, word, openai_type, Some(code), "permission_error", "PERMISSION_DENIED")
+}
+
+fn limited(word: &'static str) -> Row {
+    Row(429, word, "rate_limit_exceeded", Some("rate_limit_exceeded"), "rate_limit_error", "RESOURCE_EXHAUSTED")
+}
+
+fn ours(status: u16, word: &'static str, code: &'static str, gemini_status: &'static str) -> Row {
+    Row(status, word, "api_error", Some(code), "api_error", gemini_status)
+}
 
 /// The wait told where the end of an outage is not known.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
@@ -180,48 +198,29 @@ impl Refusal {
         }
     }
 
-    /// Status, word, OpenAI type and code, Anthropic type, Gemini status.
+    /// The refusal's row of the table.
     fn row(&self) -> Row {
-        const INVALID: &str = "invalid_request_error";
-        const QUOTA: &str = "insufficient_quota";
-        const RATE: &str = "rate_limit_exceeded";
-        const EXHAUSTED: &str = "RESOURCE_EXHAUSTED";
         match self {
             Self::Key(_) => {
                 Row(401, "key", INVALID, Some("invalid_api_key"), "authentication_error", "UNAUTHENTICATED")
             }
-            Self::Balance => Row(402, "balance", QUOTA, Some(QUOTA), "billing_error", EXHAUSTED),
-            Self::NoPrice { .. } => Row(402, "price", QUOTA, Some(QUOTA), "billing_error", EXHAUSTED),
-            Self::SpendLimit => Row(402, "spend_limit", QUOTA, Some(QUOTA), "billing_error", EXHAUSTED),
-            Self::Quota(_) => Row(
-                403,
-                "quota",
-                "quota_exceeded_error",
-                Some("quota_exceeded"),
-                "permission_error",
-                "PERMISSION_DENIED",
-            ),
-            Self::ModelNotAllowed { .. } => {
-                Row(403, "model", INVALID, Some("model_not_allowed"), "permission_error", "PERMISSION_DENIED")
-            }
+            Self::Balance => unpaid("balance"),
+            Self::NoPrice { .. } => forbidden("price", INVALID, "model_without_price"),
+            Self::SpendLimit => unpaid("spend_limit"),
+            Self::Quota(_) => forbidden("quota", "quota_exceeded_error", "quota_exceeded"),
+            Self::ModelNotAllowed { .. } => forbidden("model", INVALID, "model_not_allowed"),
             Self::UnknownModel { .. } => {
                 Row(404, "model_not_found", INVALID, Some("model_not_found"), "not_found_error", "NOT_FOUND")
             }
-            Self::OverRate { limit, .. } => Row(429, limit.word(), RATE, Some(RATE), "rate_limit_error", EXHAUSTED),
-            Self::NoCapacity { .. } => Row(429, "capacity", RATE, Some(RATE), "rate_limit_error", EXHAUSTED),
-            Self::AllClosed { by: Closed::Limits, .. } => {
-                Row(429, "locked", RATE, Some(RATE), "rate_limit_error", EXHAUSTED)
-            }
-            Self::AllClosed { by: Closed::Failures, .. } => {
-                Row(502, "locked", "api_error", Some("upstream_error"), "api_error", "UNAVAILABLE")
-            }
+            Self::OverRate { limit, .. } => limited(limit.word()),
+            Self::NoCapacity { .. } => limited("capacity"),
+            Self::AllClosed { by: Closed::Limits, .. } => limited("locked"),
+            Self::AllClosed { by: Closed::Failures, .. } => ours(502, "locked", "upstream_error", "UNAVAILABLE"),
             Self::BodyTooLarge { .. } => {
                 Row(413, "body", INVALID, Some("request_too_large"), "request_too_large", "INVALID_ARGUMENT")
             }
-            Self::StateUnavailable => {
-                Row(503, "state", "api_error", Some("state_unavailable"), "api_error", "UNAVAILABLE")
-            }
-            Self::Draining => Row(503, "draining", "api_error", Some("draining"), "api_error", "UNAVAILABLE"),
+            Self::StateUnavailable => ours(503, "state", "state_unavailable", "UNAVAILABLE"),
+            Self::Draining => ours(503, "draining", "draining", "UNAVAILABLE"),
             Self::BadRequest(_) => Row(400, "request", INVALID, None, INVALID, "INVALID_ARGUMENT"),
             Self::BodyTimeout => {
                 Row(408, "timeout", "timeout", Some("request_timeout"), "timeout_error", "DEADLINE_EXCEEDED")
@@ -230,7 +229,7 @@ impl Refusal {
             Self::Method { .. } => {
                 Row(405, "method", INVALID, Some("method_not_supported"), INVALID, "INVALID_ARGUMENT")
             }
-            Self::Internal => Row(500, "internal", "api_error", Some("internal_error"), "api_error", "INTERNAL"),
+            Self::Internal => ours(500, "internal", "internal_error", "INTERNAL"),
         }
     }
 

@@ -99,6 +99,7 @@ impl Scanner {
     }
 
     /// The next whole event, or `None` when more bytes are needed. An error stays.
+    #[expect(clippy::should_implement_trait, reason = "it can fail and can go on after `None`")]
     pub fn next(&mut self) -> Result<Option<Event>, SseError> {
         if self.failed {
             return Err(SseError::LineTooLong { limit: self.limit });
@@ -163,16 +164,10 @@ impl Scanner {
         }
         self.partial.extend_from_slice(rest);
         self.at = 0;
-        match self.waiting.pop_front() {
-            Some(next) => {
-                self.chunk = next;
-                Ok(true)
-            }
-            None => {
-                self.chunk = Bytes::new();
-                Ok(false)
-            }
-        }
+        let next = self.waiting.pop_front();
+        let more = next.is_some();
+        self.chunk = next.unwrap_or_default();
+        Ok(more)
     }
 
     /// Takes the line `holder[start..end]`; an empty one ends the event.

@@ -14,7 +14,7 @@ use shared::failure::{Scope, Told};
 /// The shortest wait: what a zero or a time that has passed stands for.
 pub const MIN_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait that is believed.
-pub const MAX_WAIT: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+pub const MAX_WAIT: Duration = Duration::from_hours(31 * 24);
 
 /// The wait an upstream tells, from the first source in the order of trust that can be read.
 ///

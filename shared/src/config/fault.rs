@@ -64,5 +64,9 @@ fn start(f: &mut fmt::Formatter<'_>, file: &str, (line, column): (usize, usize),
 
 /// All faults, one a line, as `headgate check` prints them.
 pub fn report(faults: &[Fault]) -> String {
-    faults.iter().map(|fault| format!("{fault}\n")).collect()
+    use fmt::Write as _;
+    faults.iter().fold(String::new(), |mut report, fault| {
+        let _ = writeln!(report, "{fault}");
+        report
+    })
 }

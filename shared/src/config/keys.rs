@@ -131,9 +131,15 @@ fn secret(draft: &KeyDraft) -> Option<SecretHash> {
     given.or(draft.secret_sha256.value?)
 }
 
+/// The owner of connections that belong to no account.
+const PLATFORM: &str = "platform";
+
 fn check_identity(draft: &KeyDraft, reader: &mut Reader<'_>) {
     if let Some(account) = &draft.account.value {
         reader.must_exist(Kind::Account, account.as_str(), &draft.account.place);
+        if account.as_str() == PLATFORM {
+            reader.fault(&draft.account.place, "`platform` is no account", "an account id");
+        }
         if let Some(id) = &draft.id.value {
             reader.must_be_new(&format!("key id of account {account}"), id.as_str(), &draft.id.place);
         }
@@ -224,5 +230,32 @@ impl Scalar for ModelPattern {
     }
     fn schema() -> Json {
         text_schema(r"^[!-9;-z|~]{1,200}$", "a model name in which * stands for any characters")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters_and_nothing_else_does() {
+        for (pattern, model, matches) in [
+            ("gpt-5", "gpt-5", true),
+            ("gpt-5", "gpt-5.1", false),
+            ("gpt-*", "gpt-", true),
+            ("gpt-*", "gpt-5.6-luna", true),
+            ("gpt-*", "GPT-5", false),
+            ("*", "anything", true),
+            ("*-mini", "gpt-mini", true),
+            ("*-mini", "gpt-mini-2", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("a**a", "aa", true),
+            ("g.t*", "gpt", false),
+        ] {
+            let pattern = ModelPattern::parse(pattern).unwrap();
+            assert_eq!(pattern.matches(&ModelName::parse(model).unwrap()), matches, "{} {model}", pattern.as_str());
+        }
     }
 }

@@ -20,7 +20,7 @@ use super::providers::Provider;
 use super::reader::{At, Reader};
 use super::redis::Redis;
 use super::section::draft;
-use super::yaml::{self, Node};
+use super::yaml::{self, Node, SyntaxError};
 use super::{Config, whole};
 use crate::ids::{GroupId, ModelName, ProviderId, TierId};
 
@@ -74,13 +74,7 @@ pub fn load(path: &Path) -> Result<Config, Vec<Fault>> {
 /// As [`load`], from a text. `file` names it in faults, and relative paths in it begin at its folder.
 pub fn parse(text: &str, file: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Vec<Fault>> {
     let name = file.display().to_string();
-    let root = yaml::parse(text).map_err(|error| {
-        vec![Fault {
-            line: error.at.line,
-            column: error.at.column,
-            ..whole_file(file, format!("no YAML: {}", error.message))
-        }]
-    })?;
+    let root = yaml::parse(text).map_err(|error| vec![no_yaml(text, file, &error)])?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut reader = Reader::new(&name, folder, env, Names::gather(&root, env));
     let config = FileDraft::read(&root, &mut reader).and_then(|draft| build(draft, &root, &mut reader));
@@ -114,6 +108,18 @@ fn whole_file(file: &Path, message: String) -> Fault {
         field: String::new(),
         message,
         expected: String::new(),
+    }
+}
+
+/// The fault of a text that is no YAML. The most likely mistake has its hint.
+fn no_yaml(text: &str, file: &Path, error: &SyntaxError) -> Fault {
+    let line = text.lines().nth(error.at.line - 1).unwrap_or_default();
+    let hint = if line.contains("${") { "quotes around ${NAME} inside {...} and [...]" } else { "" };
+    Fault {
+        line: error.at.line,
+        column: error.at.column,
+        expected: hint.to_owned(),
+        ..whole_file(file, format!("no YAML: {}", error.message))
     }
 }
 
@@ -165,3 +171,6 @@ fn build(draft: FileDraft, root: &Node, reader: &mut Reader<'_>) -> Option<Confi
         notices: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests;

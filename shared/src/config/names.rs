@@ -1,6 +1,9 @@
 //! Every name a file declares, gathered in a first sweep, so that a reference is checked where it stands and a fault in one
 //! entry hides none in another.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use indexmap::{IndexMap, IndexSet};
 
 use super::env::{self, Filled};
@@ -29,6 +32,8 @@ pub(super) struct Names {
     pub(super) tiers: Option<IndexSet<String>>,
     pub(super) accounts: IndexSet<String>,
     pub(super) groups: IndexSet<String>,
+    /// Names that came out of the environment: they are never shown.
+    pub(super) from_env: HashSet<String>,
 }
 
 /// The names inside a provider.
@@ -60,7 +65,7 @@ impl Kind {
 
 impl Names {
     pub(super) fn gather(root: &Node, env: &dyn Fn(&str) -> Option<String>) -> Self {
-        let sweep = Sweep { env };
+        let sweep = Sweep { env, from_env: RefCell::default() };
         let mut names = Self {
             providers: keys(root, "providers").map(|(name, node)| (name, ProviderNames::gather(node, env))).collect(),
             aliases: keys(root, "aliases").map(|(name, _)| name).collect(),
@@ -84,6 +89,7 @@ impl Names {
         }
         names.models.extend(keys(root, "models").map(|(name, node)| (name, sweep.model(node))));
         names.accounts = sweep.accounts(root);
+        names.from_env = sweep.from_env.into_inner();
         names
     }
 
@@ -115,7 +121,7 @@ impl Names {
 impl ProviderNames {
     /// The names inside one provider.
     pub(super) fn gather(provider: &Node, env: &dyn Fn(&str) -> Option<String>) -> Self {
-        let sweep = Sweep { env };
+        let sweep = Sweep { env, from_env: RefCell::default() };
         let endpoints = provider.get("endpoints").map(Node::items).unwrap_or_default();
         Self {
             endpoints: endpoints.iter().filter_map(|endpoint| sweep.text(endpoint, "name")).collect(),
@@ -132,12 +138,19 @@ fn keys<'n>(node: &'n Node, field: &str) -> impl Iterator<Item = (String, &'n No
 /// Reads texts without noting faults: the pass itself notes them.
 struct Sweep<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
+    from_env: RefCell<HashSet<String>>,
 }
 
 impl Sweep<'_> {
     fn scalar(&self, node: &Node) -> Option<String> {
         match &*node.content {
-            Content::Scalar { text, .. } => env::fill(text, self.env).ok().map(|Filled { text, .. }| text),
+            Content::Scalar { text, .. } => {
+                let Filled { text, from_env } = env::fill(text, self.env).ok()?;
+                if from_env {
+                    self.from_env.borrow_mut().insert(text.clone());
+                }
+                Some(text)
+            }
             _ => None,
         }
     }

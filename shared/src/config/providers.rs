@@ -134,7 +134,7 @@ draft! {
     /// A separate quota behind the same credential.
     struct PoolDraft {
         /// The endpoint tried first; the first listed when absent. The rest follow in the order listed.
-        first: Option<EndpointId> = optional,
+        first: Option<At<EndpointId>> = optional,
         /// Headers sent with every request of the pool.
         headers: IndexMap<HeaderName, HeaderText> = optional,
     }
@@ -201,7 +201,7 @@ impl Value for PoolSpec {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let PoolDraft { first, headers } = PoolDraft::read(node, reader)?;
         let headers = headers.value?.into_iter().map(|(name, text)| (name, text.0)).collect();
-        Some(Self { first: first.value?.map(|value| At { value, place: first.place }), headers })
+        Some(Self { first: first.value?, headers })
     }
     fn schema() -> Json {
         PoolDraft::schema()
@@ -224,7 +224,7 @@ impl Value for PoolRulesSpec {
             return Vec::read(node, reader).map(Self::Rules);
         }
         let text = reader.text(node, "builtin or a list of rules")?;
-        if text.text == "builtin" {
+        if text.value == "builtin" {
             return Some(Self::Builtin);
         }
         reader.fault_here(node.at, text.shown(), "builtin or a list of rules");
@@ -296,7 +296,7 @@ fn endpoints(node: &Node, draft: &ProviderDraft, reader: &mut Reader<'_>) -> Opt
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
         if endpoints[..index].iter().any(|other| other.value.name == endpoint.value.name) {
-            reader.fault(&endpoint.place.below("name"), "already given above", "a name no other endpoint has");
+            reader.fault(&endpoint.place_of("name"), "already given above", "a name no other endpoint has");
         }
     }
     Some(endpoints.iter().map(|endpoint| endpoint.value.clone()).collect())
@@ -317,7 +317,7 @@ fn check_pools(node: &Node, draft: &ProviderDraft, reader: &mut Reader<'_>) {
         Some(PoolRulesSpec::Rules(rules)) => {
             for rule in rules.iter().filter(|rule| !pools.contains(rule.value.pool.as_str())) {
                 let message = format!("no pool of this provider is named {}", reader.shown(rule.value.pool.as_str()));
-                reader.fault(&rule.place.below("pool"), message, "a name from pools");
+                reader.fault(&rule.place_of("pool"), message, "a name from pools");
             }
         }
         Some(PoolRulesSpec::Builtin) if !pools.is_empty() => {

@@ -37,11 +37,12 @@ pub(super) struct Place {
 pub(super) struct At<T> {
     pub(super) value: T,
     pub(super) place: Place,
+    node: Node,
 }
 
 /// A text of the file, variables put in.
 pub(super) struct Text {
-    pub(super) text: String,
+    pub(super) value: String,
     pub(super) plain: bool,
     pub(super) from_env: bool,
 }
@@ -52,7 +53,7 @@ impl Text {
         if self.from_env {
             return "the value from the environment does not fit".to_owned();
         }
-        let short: String = self.text.chars().take(60).collect();
+        let short: String = self.value.chars().take(60).collect();
         format!("found {short:?}")
     }
 }
@@ -75,7 +76,13 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(file: &'a str, folder: &'a Path, env: &'a dyn Fn(&str) -> Option<String>, names: Names) -> Self {
+    pub(super) fn new(
+        file: &'a str,
+        folder: &'a Path,
+        env: &'a dyn Fn(&str) -> Option<String>,
+        mut names: Names,
+    ) -> Self {
+        let hidden = std::mem::take(&mut names.from_env);
         Self {
             file,
             folder,
@@ -83,7 +90,7 @@ impl<'a> Reader<'a> {
             names,
             path: String::new(),
             taken: HashSet::new(),
-            hidden: HashSet::new(),
+            hidden,
             faults: Vec::new(),
             notices: Vec::new(),
         }
@@ -147,7 +154,7 @@ impl<'a> Reader<'a> {
                 if filled.from_env {
                     self.hidden.insert(filled.text.clone());
                 }
-                Some(Text { text: filled.text, plain, from_env: filled.from_env })
+                Some(Text { value: filled.text, plain, from_env: filled.from_env })
             }
             Err(Unfilled::Unset(name)) => {
                 let message = format!("the environment variable {name} is not set");
@@ -215,10 +222,11 @@ pub(super) fn found(content: &Content) -> &'static str {
     }
 }
 
-impl Place {
+impl<T> At<T> {
     /// The place of a field in the map that stands here.
-    pub(super) fn below(&self, field: &str) -> Self {
-        Self { at: self.at, field: format!("{}.{field}", self.field) }
+    pub(super) fn place_of(&self, field: &str) -> Place {
+        let at = self.node.get(field).map_or(self.node.start, |node| node.at);
+        Place { at, field: format!("{}.{field}", self.place.field) }
     }
 }
 
@@ -237,7 +245,7 @@ impl<T: Value> Value for Option<T> {
 impl<T: Value> Value for At<T> {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let place = reader.place(node.at);
-        T::read(node, reader).map(|value| Self { value, place })
+        T::read(node, reader).map(|value| Self { value, place, node: node.clone() })
     }
     fn schema() -> Json {
         T::schema()

@@ -112,3 +112,46 @@ impl Scalar for RedisUrl {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_every_kind_of_redis_are_known_and_others_refused() {
+        for good in [
+            "managed",
+            "redis://127.0.0.1:6379/0",
+            "redis://localhost",
+            "redis://[::1]:6379/",
+            "rediss://user:p%40ss@redis.example:6380/2?protocol=resp3",
+            "redis://:password@h/",
+            "redis+unix:///run/redis.sock?db=1",
+            "redis+sentinel://h1:26379,h2/master",
+            "redis+sentinel://user:pass@h1,h2/master/1",
+            "rediss+sentinel://h1/master",
+            "redis+cluster://h1:7000,h2:7001",
+            "rediss+cluster://:pass@h1",
+        ] {
+            assert!(RedisUrl::parse(good).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            "Managed",
+            "localhost:6379",
+            "http://h",
+            "redis://",
+            "redis://h1,h2/0",
+            "redis://h/first",
+            "redis://h:port",
+            "redis+unix://run/redis.sock",
+            "redis+unix://",
+            "redis+sentinel://h1,h2",
+            "redis+sentinel://h1,,h2/master",
+            "redis+cluster://h1/0",
+            "redis+cluster://",
+        ] {
+            assert!(RedisUrl::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

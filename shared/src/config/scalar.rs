@@ -51,11 +51,11 @@ impl<T: Scalar> Value for T {
         let text = reader.text(node, &expected)?;
         let well_formed = match T::FORM {
             _ if text.from_env => true,
-            Form::Text => !text.plain || plain_json(&text.text).is_none(),
+            Form::Text => !text.plain || plain_json(&text.value).is_none(),
             Form::Plain => text.plain,
             Form::Any => true,
         };
-        let value = T::parse(&text.text);
+        let value = T::parse(&text.value);
         if well_formed && value.is_some() {
             return value;
         }
@@ -79,7 +79,7 @@ pub(super) const VARIABLE: &str = r"\$\{";
 
 /// A text of this pattern, or one with a variable.
 pub(super) fn text_schema(pattern: &str, description: &str) -> Json {
-    json!({"type": "string", "pattern": format!("({pattern})|{VARIABLE}"), "description": description})
+    json!({"type": "string", "minLength": 1, "pattern": format!("({pattern})|{VARIABLE}"), "description": description})
 }
 
 /// Any text but the empty one.
@@ -160,7 +160,7 @@ impl Scalar for bool {
 }
 
 /// The longest duration: ten years, so that sums of a few stay in range everywhere.
-const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(10 * 366 * 24);
 
 impl Scalar for Duration {
     const FORM: Form = Form::Any;
@@ -367,17 +367,17 @@ ids!(AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName,
 macro_rules! words {
     (
         $(#[doc = $doc:literal])*
-        pub enum $name:ident { $( $(#[doc = $word_doc:literal])* $variant:ident = $word:literal, )* }
+        $vis:vis enum $name:ident { $( $(#[doc = $word_doc:literal])* $variant:ident = $word:literal, )* }
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name {
+        $vis enum $name {
             $( $(#[doc = $word_doc])* $variant, )*
         }
 
         impl $name {
             /// The word for it in the file.
-            pub fn as_str(self) -> &'static str {
+            $vis fn as_str(self) -> &'static str {
                 match self { $( Self::$variant => $word, )* }
             }
         }
@@ -387,7 +387,7 @@ macro_rules! words {
                 concat!("one of" $(, " ", $word)*).into()
             }
             fn parse(text: &str) -> Option<Self> {
-                match text { $( $word => Some(Self::$variant), )* _ => None }
+                [$( Self::$variant ),*].into_iter().find(|word| word.as_str() == text)
             }
             fn schema() -> serde_json::Value {
                 let meanings = [$( format!("{}: {}", $word, concat!($($word_doc),*).trim()) ),*].join(" ");
@@ -398,3 +398,49 @@ macro_rules! words {
 }
 
 pub(super) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_hours_minutes_seconds_and_milliseconds() {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("0s", 0),
+            ("2s", 2_000),
+            ("15m", 900_000),
+            ("24h", 86_400_000),
+            ("1m30s", 90_000),
+            ("1h1ms", 3_600_001),
+        ] {
+            assert_eq!(<Duration as Scalar>::parse(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for bad in ["", "5", "s", "-2s", "1.5s", "1d", "1s1m", "2 s", "2sec", "1us", "PT2S", "99999999999h", "1s ago"] {
+            assert_eq!(<Duration as Scalar>::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_shares_are_whole_and_bounded() {
+        assert_eq!(ByteSize::parse("32MiB"), Some(ByteSize(32 << 20)));
+        assert_eq!(ByteSize::parse("1GiB"), Some(ByteSize(1 << 30)));
+        for bad in ["", "32", "MiB", "32MB", "32mib", "0B", "2GiB", "1.5MiB", "-1B", "99999999999999999999B"] {
+            assert_eq!(ByteSize::parse(bad), None, "{bad}");
+        }
+        assert_eq!((Percent::parse("0%"), Percent::parse("100%")), (Some(Percent(0)), Some(Percent(100))));
+        for bad in ["", "%", "50", "101%", "-1%", "+5%", "0.5%"] {
+            assert_eq!(Percent::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_take_no_sign_point_or_exponent_that_yaml_might_read_otherwise() {
+        assert_eq!(<NonZeroU32 as Scalar>::parse("60").map(NonZeroU32::get), Some(60));
+        assert_eq!(<i32 as Scalar>::parse("-5"), Some(-5));
+        for bad in ["", "+5", "0x10", "0o7", "1_000", "1e3", "5.0", "0", "-5", "4294967296"] {
+            assert_eq!(<NonZeroU32 as Scalar>::parse(bad), None, "{bad}");
+        }
+        assert_eq!(<NonZeroU64 as Scalar>::parse("9007199254740992"), None);
+    }
+}

@@ -78,7 +78,7 @@ impl Scalar for BaseUrl {
 }
 
 /// Headers that frame the message or carry the credential.
-const OWN_HEADERS: [&str; 10] = [
+const OWN_HEADERS: [&str; 11] = [
     "authorization",
     "connection",
     "content-encoding",
@@ -88,6 +88,7 @@ const OWN_HEADERS: [&str; 10] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "x-api-key",
     "x-goog-api-key",
 ];
 
@@ -141,5 +142,38 @@ impl Scalar for Region {
     }
     fn schema() -> Json {
         text_schema("^[a-z0-9-]{1,40}$", "a region such as us, eu or global")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_can_be_put_behind_a_base_url() {
+        for (text, url) in [
+            ("https://api.example/v1", "https://api.example/v1"),
+            ("https://api.example/v1/", "https://api.example/v1"),
+            ("http://127.0.0.1:9000", "http://127.0.0.1:9000"),
+            ("HTTP://Host/", "http://host"),
+        ] {
+            assert_eq!(BaseUrl::parse(text).unwrap().as_str(), url);
+        }
+        for bad in
+            ["", "api.example", "https://", "file:///etc", "https://u@h", "https://h?a", "https://h#a", "https:h"]
+        {
+            assert!(BaseUrl::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn headers_of_the_credential_and_the_framing_are_refused() {
+        assert_eq!("X-Client".parse::<HeaderName>().unwrap().as_str(), "x-client");
+        for bad in ["", "a b", "a:b", "Authorization", "host", "Content-Length", "x-api-key"] {
+            assert!(bad.parse::<HeaderName>().is_err(), "{bad}");
+        }
+        for bad in ["", " a", "a\r\nb: c", "ä"] {
+            assert!(HeaderText::parse(bad).is_none(), "{bad}");
+        }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Position {
 pub(super) struct Node {
     /// Where the value itself begins: the place of whatever a map lacks.
     pub(super) start: Position,
-    /// Where a person looks for the value: at the field's name when the value is a list or a map below it.
+    /// Where a person looks for the value: at the field's name when the value is a list or a map, or begins on a later line.
     pub(super) at: Position,
     pub(super) content: Rc<Content>,
 }
@@ -53,6 +53,9 @@ pub(super) struct SyntaxError {
 /// Deeper nesting than any configuration has; keeps every walk over the tree well within the stack.
 const DEPTH_MAX: usize = 32;
 
+/// More anchors than anyone needs; a chain of aliases is no deeper than there are anchors.
+const ANCHORS_MAX: usize = 500;
+
 impl Node {
     /// The value of a field, when this is a map that has it.
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
@@ -73,11 +76,6 @@ impl Node {
             Content::List(items) => items,
             _ => &[],
         }
-    }
-
-    /// True for `null`, `~` and a field without a value.
-    pub(super) fn is_null(&self) -> bool {
-        matches!(&*self.content, Content::Scalar { text, plain: true } if is_null(text))
     }
 }
 
@@ -134,7 +132,7 @@ impl Builder {
             Event::DocumentStart(..) if self.root.is_some() => Err(refuse(at, "a second document in one file")),
             Event::Scalar(text, style, anchor, _) => {
                 let node = scalar(at, text.into_owned(), style == ScalarStyle::Plain);
-                self.remember(anchor, &node);
+                self.remember(anchor, &node)?;
                 self.place(node)
             }
             Event::SequenceStart(_, anchor, _) => self.enter(at, anchor, Open::List(Vec::new())),
@@ -170,14 +168,15 @@ impl Builder {
             Open::Map { entries, repeated, .. } => Content::Map { entries, repeated },
         };
         let node = Node { start, at, content: Rc::new(content) };
-        self.remember(anchor, &node);
+        self.remember(anchor, &node)?;
         self.place(node)
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node) {
+    fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), SyntaxError> {
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node.content));
         }
+        if self.anchors.len() > ANCHORS_MAX { Err(refuse(node.start, "too many anchors")) } else { Ok(()) }
     }
 
     /// Puts a finished node where it belongs: a map takes names and values in turn.
@@ -191,7 +190,10 @@ impl Builder {
                     _ => return Err(refuse(node.start, KEY_IS_TEXT)),
                 },
                 Some(key) if entries.iter().any(|(other, _)| other.name == key.name) => repeated.push(key),
-                Some(key) => entries.push((key, node)),
+                Some(key) => {
+                    let at = if node.start.line == key.at.line { node.at } else { key.at };
+                    entries.push((key, Node { at, ..node }));
+                }
             },
         }
         Ok(())
@@ -202,4 +204,44 @@ const KEY_IS_TEXT: &str = "a list or map as the name of a field";
 
 fn refuse(at: Position, message: &str) -> SyntaxError {
     SyntaxError { at, message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(position: Position) -> (usize, usize) {
+        (position.line, position.column)
+    }
+
+    #[test]
+    fn every_value_knows_its_place() {
+        let root = parse("a: 1\nb:\n  c: 'ü'\n  d: [x, {e: y}]\nf:\n- 1\n-\n  g: |\n    z\n").unwrap();
+        assert_eq!(at(root.start), (1, 1));
+        let (b, d) = (root.get("b").unwrap(), root.get("b").unwrap().get("d").unwrap());
+        assert_eq!((at(b.at), at(b.start)), ((2, 1), (3, 3)));
+        assert_eq!((at(d.at), at(d.items()[1].at)), ((4, 3), (4, 10)));
+        assert_eq!(at(d.items()[1].get("e").unwrap().at), (4, 14));
+        let list = root.get("f").unwrap();
+        assert_eq!((at(list.at), at(list.items()[1].at)), ((5, 1), (8, 3)));
+        assert_eq!(at(list.items()[1].get("g").unwrap().at), (8, 3));
+    }
+
+    #[test]
+    fn a_name_given_twice_keeps_its_first_value_and_is_remembered() {
+        let root = parse("a: 1\nb: 2\na: 3\n").unwrap();
+        let Content::Map { entries, repeated } = &*root.content else { panic!("a map") };
+        assert_eq!((entries.len(), repeated.len(), at(repeated[0].at)), (2, 1, (3, 1)));
+    }
+
+    #[test]
+    fn an_alias_of_an_alias_of_a_list_stays_small() {
+        let chain = |length: usize| -> String {
+            let aliases = (1..length).map(|n| format!("a{n}: &a{n} [*a{0}, *a{0}]", n - 1));
+            std::iter::once("a0: &a0 [x, x]".to_owned()).chain(aliases).collect::<Vec<_>>().join("\n")
+        };
+        let text = chain(200);
+        assert_eq!(parse(&text).unwrap().entries().len(), 200);
+        assert!(parse(&chain(100_000)).unwrap_err().message.contains("too many"));
+    }
 }

@@ -1,1 +1,241 @@
+use super::Class::{
+    Auth, Billing, Cancelled, Capacity, ClientError, ContextLength, ModelMissing, RateLimited, Refused, Unavailable,
+};
 use super::*;
+
+fn openai(status: u16, code: &str, kind: &str, message: &str) -> Signals {
+    let text = Signals::text;
+    let body = text(&format!("{code} {kind} {message}"));
+    let (code, kind, message) = (text(code), text(kind), text(message));
+    Signals { status: Some(status), code, kind, message, body, ..Signals::new(Family::OpenAi) }
+}
+
+fn classed(signals: &Signals) -> Class {
+    classify(signals, ErrorPolicy::Standard, &[]).class
+}
+
+#[test]
+fn every_signal_of_the_failure_table_has_its_class() {
+    for (status, code, kind, message, class) in [
+        (400, "", "invalid_request_error", "Invalid value for 'temperature'.", ClientError),
+        (400, "context_length_exceeded", "invalid_request_error", "", ContextLength),
+        (400, "", "", "This model's maximum context length is 8192 tokens.", ContextLength),
+        (400, "", "", "The prompt exceeds the context window of this model", ContextLength),
+        (400, "", "", "current length is 9000 while limit is 8192", ContextLength),
+        (400, "string_above_max_length", "", "Invalid 'user': string too long.", ClientError),
+        (400, "model_not_found", "", "", ModelMissing),
+        (400, "content_filter", "", "", Refused),
+        (400, "", "", "The response was filtered due to Azure OpenAI's content management policy.", Refused),
+        (400, "invalid_api_key", "", "", Auth),
+        (400, "", "", "API key not valid. Please pass a valid API key.", Auth),
+        (400, "", "insufficient_quota", "", Billing),
+        (401, "", "", "", Auth),
+        (401, "invalid_api_key", "invalid_request_error", "Incorrect API key provided", Auth),
+        (402, "", "", "", Billing),
+        (402, "in_flight_budget_exhausted", "", "", Capacity),
+        (403, "unsupported_country_region_territory", "", "", Auth),
+        (403, "", "", "Project does not have access to model gpt-5.6", ModelMissing),
+        (403, "", "permission_error", "", Auth),
+        (403, "", "", "Your IP address is not authorised", Auth),
+        (403, "", "", "This content requires moderation", Refused),
+        (403, "", "", "", ClientError),
+        (404, "model_not_found", "invalid_request_error", "The model `x` does not exist", ModelMissing),
+        (404, "DeploymentNotFound", "", "", ModelMissing),
+        (404, "", "", "model 'x' not found", ModelMissing),
+        (404, "", "", "Unknown request URL", ClientError),
+        (410, "", "", "The model x has been deprecated", ModelMissing),
+        (408, "", "", "", Unavailable),
+        (409, "", "", "", Unavailable),
+        (413, "", "", "", ClientError),
+        (413, "", "", "prompt is too long: 9 tokens", ContextLength),
+        (418, "", "", "", ClientError),
+        (422, "", "", "", ClientError),
+        (425, "", "", "", Unavailable),
+        (429, "", "", "", RateLimited),
+        (429, "rate_limit_exceeded", "tokens", "Rate limit reached on tokens per min (TPM)", RateLimited),
+        (429, "rate_limit_exceeded", "tokens", "Request too large for gpt-5.6 on tokens per min (TPM)", ContextLength),
+        (429, "429", "", "Requests have exceeded token rate limit of your current pricing tier.", RateLimited),
+        (429, "429", "", "The system is experiencing high demand", Capacity),
+        (429, "slow_down", "rate_limit_error", "", Capacity),
+        (429, "", "", "The engine is currently overloaded, please try again later", Capacity),
+        (429, "", "", "All upstream capacity for this model is busy. Retry shortly.", Capacity),
+        (429, "insufficient_quota", "insufficient_quota", "You exceeded your current quota", Billing),
+        (429, "credit_balance_exhausted", "insufficient_quota", "", Billing),
+        (429, "organization_spend_limit_exceeded", "", "", Billing),
+        (429, "project_spend_limit_exceeded", "", "", Billing),
+        (429, "rate_limit_exceeded", "", "Rate limit reached on requests per day (RPD)", Billing),
+        (429, "", "usage_limit_reached", "The usage limit has been reached", RateLimited),
+        (500, "", "", "", Unavailable),
+        (500, "", "", "The server is overloaded", Capacity),
+        (501, "", "", "", Unavailable),
+        (502, "", "", "", Unavailable),
+        (503, "", "", "", Unavailable),
+        (503, "server_is_overloaded", "service_unavailable_error", "", Capacity),
+        (503, "slow_down", "", "", Capacity),
+        (504, "", "", "", Unavailable),
+        (529, "", "", "", Capacity),
+        (599, "", "", "", Unavailable),
+        (302, "", "", "", Unavailable),
+    ] {
+        let found = classed(&openai(status, code, kind, message));
+        assert_eq!(found, class, "{status} {code} {kind} {message}");
+    }
+}
+
+#[test]
+fn other_families_have_rows_of_their_own() {
+    let of =
+        |family, status, code: &str, message: &str| classed(&Signals { family, ..openai(status, code, "", message) });
+    for (family, status, code, message, class) in [
+        (Family::Anthropic, 400, "", "Your credit balance is too low to access the Anthropic API.", Billing),
+        (Family::Anthropic, 400, "", "You have reached your specified workspace API usage limits.", Billing),
+        (Family::Anthropic, 400, "organization_on_hold", "", Auth),
+        (Family::Anthropic, 404, "", "model: claude-x", ModelMissing),
+        (Family::Anthropic, 429, "enforced_spend_limit_reached", "", Billing),
+        (Family::Anthropic, 529, "", "Overloaded", Capacity),
+        (Family::Google, 400, "API_KEY_INVALID", "", Auth),
+        (Family::Google, 403, "BILLING_DISABLED", "", Billing),
+        (Family::Google, 403, "SERVICE_DISABLED", "", Auth),
+        (Family::Google, 429, "", "Quota exceeded, limit: 0, model: x", Billing),
+        (Family::Google, 429, "", "Resource exhausted, please try again later.", Capacity),
+        (Family::Google, 429, "QUOTA_EXHAUSTED", "", Billing),
+        (Family::Google, 429, "RATE_LIMIT_EXCEEDED", "", RateLimited),
+        (Family::Google, 503, "MODEL_CAPACITY_EXHAUSTED", "", Capacity),
+        (Family::Google, 499, "", "", Unavailable),
+    ] {
+        assert_eq!(of(family, status, code, message), class, "{status} {code} {message}");
+    }
+    assert_eq!(of(Family::OpenAi, 429, "", "limit: 0"), RateLimited, "a Google row is for Google only");
+}
+
+#[test]
+fn transport_failures_are_the_upstreams_and_a_vanished_client_is_nobodys() {
+    use Transport::{
+        ClientGone, Connect, Empty, ErrorInSuccess, FirstTokenTimeout, IdleTimeout, NotTheFormat, Reset, TotalTimeout,
+        Truncated,
+    };
+    let all =
+        [Connect, Reset, FirstTokenTimeout, IdleTimeout, TotalTimeout, Empty, Truncated, NotTheFormat, ErrorInSuccess];
+    for transport in all {
+        assert_eq!(classed(&Signals::of_transport(Family::OpenAi, transport)), Unavailable, "{transport:?}");
+    }
+    assert_eq!(classed(&Signals::of_transport(Family::OpenAi, ClientGone)), Cancelled);
+}
+
+#[test]
+fn an_error_inside_a_success_is_classed_by_its_own_words() {
+    let inside = |code: &str, kind: &str, message: &str| {
+        let mut signals = openai(0, code, kind, message);
+        (signals.status, signals.transport) = (None, Some(Transport::ErrorInSuccess));
+        classed(&signals)
+    };
+    for (code, kind, message, class) in [
+        ("context_length_exceeded", "", "", ContextLength),
+        ("rate_limit_exceeded", "", "", RateLimited),
+        ("", "overloaded_error", "", Capacity),
+        ("", "insufficient_quota", "", Billing),
+        ("", "invalid_request_error", "", ClientError),
+        ("", "server_error", "", Unavailable),
+        ("", "", "", Unavailable),
+    ] {
+        assert_eq!(inside(code, kind, message), class, "{code} {kind} {message}");
+    }
+}
+
+#[test]
+fn own_rules_come_before_the_table_and_the_first_that_fits_wins() {
+    let rule = |status, contains: Option<&str>, class| OwnRule { status, contains: contains.map(Into::into), class };
+    let rules = [
+        rule(Some(400), Some("Provider returned ERROR"), Unavailable),
+        rule(Some(400), Some("provider"), Capacity),
+        rule(None, Some("house rules"), Refused),
+        rule(Some(418), None, Auth),
+    ];
+    let found = |signals: &Signals| classify(signals, ErrorPolicy::Standard, &rules);
+    assert_eq!(found(&openai(400, "", "", "Provider returned error")).class, Unavailable);
+    assert_eq!(found(&openai(400, "", "", "wrong provider")).class, Capacity);
+    assert_eq!(found(&openai(500, "", "", "against our house rules")).class, Refused);
+    assert_eq!(found(&openai(401, "", "", "provider returned error")).class, Auth);
+    assert_eq!(found(&openai(418, "", "", "")).scope, Scope::Connection, "a credential is the whole connection");
+    let page = Signals {
+        status: Some(400),
+        body: Signals::text("<h1>Provider Returned Error"),
+        ..Signals::new(Family::OpenAi)
+    };
+    assert_eq!(found(&page).class, Unavailable, "own rules look into any body");
+}
+
+#[test]
+fn a_limit_is_named_by_words_or_by_headers_and_a_bare_429_names_none() {
+    let named = |signals: &Signals| classify(signals, ErrorPolicy::Standard, &[]).named_limit;
+    assert!(named(&openai(429, "", "requests", "")));
+    assert!(named(&openai(429, "", "", "Limit 3 requests per minute")));
+    assert!(named(&Signals { limit_at_zero: true, ..openai(429, "", "", "Too Many Requests") }));
+    assert!(!named(&openai(429, "", "", "Too Many Requests")));
+    assert!(!named(&Signals { limit_at_zero: true, ..openai(503, "", "", "") }));
+}
+
+#[test]
+fn a_sandbox_endpoint_that_says_403_or_404_lacks_the_model_but_a_refused_credential_stays_one() {
+    let found = |status, kind| classify(&openai(status, "", kind, ""), ErrorPolicy::Sandbox, &[]).class;
+    assert_eq!(found(404, ""), ModelMissing);
+    assert_eq!(found(403, ""), ModelMissing);
+    assert_eq!(found(403, "permission_error"), Auth);
+    assert_eq!(found(400, ""), ClientError);
+}
+
+fn follows(class: Class, owner: Owner, told: Option<Told>) -> Effect {
+    let verdict = Verdict { class, scope: Scope::Bucket, named_limit: false };
+    effect(&verdict, told, owner, ErrorPolicy::Standard)
+}
+
+#[test]
+fn each_class_has_its_consequences() {
+    let lock = |scope, length| Some(Lock { scope, length });
+    let auth = lock(Scope::Connection, LockLength::Default(AUTH_LOCK));
+    let bill = lock(Scope::Bucket, LockLength::Default(BILLING_LOCK));
+    for (class, owner, set, cooldown, next) in [
+        (RateLimited, Owner::Platform, lock(Scope::Bucket, LockLength::Doubling), Cooldown::None, Next::Rung),
+        (Capacity, Owner::Platform, None, Cooldown::Model, Next::RetryThenRung),
+        (Unavailable, Owner::Byok, None, Cooldown::Model, Next::RetryThenRung),
+        (Billing, Owner::Byok, bill, Cooldown::None, Next::Rung),
+        (Auth, Owner::Platform, auth, Cooldown::None, Next::Rung),
+        (Auth, Owner::Byok, None, Cooldown::None, Next::Tell),
+        (ModelMissing, Owner::Platform, None, Cooldown::None, Next::Tell),
+        (ContextLength, Owner::Platform, None, Cooldown::None, Next::Larger),
+        (ClientError, Owner::Platform, None, Cooldown::None, Next::Tell),
+        (Refused, Owner::Platform, None, Cooldown::None, Next::Rung),
+        (Cancelled, Owner::Platform, None, Cooldown::None, Next::Drop),
+    ] {
+        assert_eq!(follows(class, owner, None), Effect { lock: set, cooldown, next }, "{class} {owner:?}");
+    }
+}
+
+#[test]
+fn a_told_time_sets_the_length_and_can_widen_a_lock_but_never_makes_one() {
+    let told = Some(Told { wait: Duration::from_secs(7), scope: Scope::Connection });
+    for class in [RateLimited, Billing] {
+        let lock = follows(class, Owner::Platform, told).lock;
+        assert_eq!(lock, Some(Lock { scope: Scope::Connection, length: LockLength::Told(Duration::from_secs(7)) }));
+    }
+    for class in [Capacity, Unavailable, ClientError, ContextLength, Refused, ModelMissing, Cancelled] {
+        assert_eq!(follows(class, Owner::Platform, told).lock, None, "{class}");
+    }
+    let named = Verdict { class: RateLimited, scope: Scope::Bucket, named_limit: true };
+    let length = effect(&named, None, Owner::Platform, ErrorPolicy::Standard).lock.map(|lock| lock.length);
+    assert_eq!(length, Some(LockLength::Default(NAMED_LIMIT_LOCK)));
+}
+
+#[test]
+fn a_missing_model_moves_to_the_next_endpoint_of_a_sandbox() {
+    let verdict = Verdict { class: ModelMissing, scope: Scope::Bucket, named_limit: false };
+    let found = effect(&verdict, None, Owner::Platform, ErrorPolicy::Sandbox);
+    assert_eq!(found, Effect { lock: None, cooldown: Cooldown::Endpoint, next: Next::Endpoint });
+    assert!(found.fails_over() && !found.tells_caller());
+}
+
+#[test]
+fn long_texts_are_cut_between_characters() {
+    let text = Signals::text(&"É".repeat(10_000));
+    assert!(text.len() <= 8 * 1024 && text.chars().all(|c| c == 'é'));
+}

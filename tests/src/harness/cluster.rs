@@ -21,6 +21,7 @@ pub struct Cluster {
     /// The upstream of all connections.
     pub fake: Fake,
     config: PathBuf,
+    environment: Vec<(String, String)>,
     turn: AtomicUsize,
     _folder: tempfile::TempDir,
 }
@@ -31,12 +32,18 @@ pub struct ClusterBuilder {
     replicas: usize,
     config: String,
     durability: Durability,
+    environment: Vec<(String, String)>,
 }
 
 impl Cluster {
     /// One replica on a configuration.
     pub fn builder(config: &Config) -> ClusterBuilder {
-        ClusterBuilder { replicas: 1, config: config.yaml(), durability: Durability::default() }
+        ClusterBuilder {
+            replicas: 1,
+            config: config.yaml(),
+            durability: Durability::default(),
+            environment: Vec::new(),
+        }
     }
 
     /// Three replicas on a configuration, started.
@@ -91,7 +98,7 @@ impl Cluster {
     /// Puts a new process in the place of a replica, which is killed if it still runs. Its address is another.
     pub async fn replace(&mut self, place: usize) {
         self.kill(place).await;
-        self.replicas[place] = Replica::start(&self.config).await;
+        self.replicas[place] = Replica::start_with(&self.config, &self.environment).await;
         self.clients[place] = self.replicas[place].client();
     }
 
@@ -132,6 +139,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// An environment variable of every replica.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
     /// Starts Redis, the fake upstream and the replicas, and waits until all of them listen.
     pub async fn start(self) -> Cluster {
         let redis = Redis::start(self.durability).await;
@@ -139,9 +153,10 @@ impl ClusterBuilder {
         let folder = tempfile::Builder::new().prefix("hg-cluster-").tempdir().expect("a temporary folder");
         let config = folder.path().join("headgate.yaml");
         write_config(&config, &self.config, &redis, &fake);
-        let replicas = join_all((0..self.replicas).map(|_| Replica::start(&config))).await;
+        let replicas = join_all((0..self.replicas).map(|_| Replica::start_with(&config, &self.environment))).await;
         let clients = replicas.iter().map(Replica::client).collect();
-        Cluster { replicas, clients, redis, fake, config, turn: AtomicUsize::new(0), _folder: folder }
+        let environment = self.environment;
+        Cluster { replicas, clients, redis, fake, config, environment, turn: AtomicUsize::new(0), _folder: folder }
     }
 }
 

@@ -38,12 +38,18 @@ struct Log(Arc<Mutex<VecDeque<String>>>);
 impl Replica {
     /// Starts one on a configuration file and waits until it listens; panics with its log if it does not.
     pub async fn start(config: &Path) -> Self {
+        Self::start_with(config, &[]).await
+    }
+
+    /// The same with more environment variables.
+    pub async fn start_with(config: &Path, environment: &[(String, String)]) -> Self {
         let mut command = Command::new(binary::path());
         command
             .args(["serve", "--config"])
             .arg(config)
             .env("HEADGATE_LOG_FORMAT", "json")
             .env("HEADGATE_ADMIN_TOKEN", ADMIN_TOKEN)
+            .envs(environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

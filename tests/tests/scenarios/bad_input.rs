@@ -168,6 +168,7 @@ fn file(folder: &tempfile::TempDir, yaml: &str) -> String {
 async fn an_absent_or_misconfigured_redis_at_start_is_told_with_exit_code_3_and_not_a_hang() {
     let folder = tempfile::tempdir().unwrap();
     let redis = Redis::start_on_tcp(Durability::Memory).await;
+    redis.cli(&["CONFIG", "SET", "requirepass", "right"]).await;
     let wrong_password = redis.url().replace("redis://", "redis://:wrong@");
     for url in ["redis://127.0.0.1:1", "redis+unix:///nonexistent/redis.sock", &wrong_password] {
         let yaml = Config::connections(1).yaml().replace("{REDIS}", url).replace("{FAKE}", "http://127.0.0.1:1");

@@ -49,7 +49,7 @@ pub fn peek(body: &Bytes) -> Result<Peek, BadRequest> {
     let fields = fields::read(text)?;
     let model_raw = fields.model.ok_or_else(|| check::missing("model"))?;
     let model = check::model(model_raw)?;
-    let messages = check::messages(fields.messages)?;
+    let messages = check::messages(fields.messages.as_ref())?;
     let answer = if check::flag("stream", fields.stream)? { Answer::Stream } else { Answer::Whole };
     let model_at = range_in(body, model_raw);
     let (wanted, usage_edit) = check::stream_options(body, fields.stream_options, model_at.end)?;

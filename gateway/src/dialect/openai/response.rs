@@ -9,7 +9,7 @@ use shared::failure::Transport;
 use shared::money::Tokens;
 
 use super::error::{broken, read as read_error};
-use super::json::{Chars, Finish, present, quoted, range_in};
+use super::json::{Delta, Finish, present, quoted, range_in, replaced};
 use crate::canonical::usage;
 use crate::error::UpstreamError;
 
@@ -37,7 +37,7 @@ struct Body<'a> {
 
 #[derive(Deserialize)]
 struct Choice {
-    message: Option<Chars>,
+    message: Option<Delta>,
     #[serde(default)]
     finish_reason: Finish,
 }
@@ -52,10 +52,12 @@ pub fn read(content_type: Option<&str>, body: &Bytes) -> Result<Whole, Box<Upstr
     if content_type.is_some_and(is_foreign) {
         return foreign("a success of another content type");
     }
-    let parsed: Body<'_> = match serde_json::from_slice(body) {
-        Ok(parsed) => parsed,
-        Err(_) if body.trim_ascii_start().starts_with(b"[") => return Err(Box::new(read_error(None, body))),
-        Err(_) => return foreign("a success whose body is not a chat completion"),
+    // A derived struct would take a list for its fields in order.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(Box::new(read_error(None, body)));
+    }
+    let Ok(parsed) = serde_json::from_slice::<Body<'_>>(body) else {
+        return foreign("a success whose body is not a chat completion");
     };
     if parsed.error.is_some() {
         return Err(Box::new(read_error(None, body)));
@@ -69,7 +71,7 @@ pub fn read(content_type: Option<&str>, body: &Bytes) -> Result<Whole, Box<Upstr
     }
     Ok(Whole {
         usage: parsed.usage.and_then(|usage| usage::openai(usage.get())),
-        output_chars: choices.iter().filter_map(|choice| choice.message).map(|Chars(chars)| chars).sum(),
+        output_chars: choices.iter().filter_map(|choice| choice.message).map(|message| message.chars).sum(),
         model_at: parsed.model.map(|model| range_in(body, model)),
     })
 }
@@ -77,7 +79,7 @@ pub fn read(content_type: Option<&str>, body: &Bytes) -> Result<Whole, Box<Upstr
 /// The body with the model named as the caller did. Every other byte stays; a body that names no model is left alone.
 pub fn splice_model(body: &Bytes, whole: &Whole, caller_model: &str) -> Bytes {
     match &whole.model_at {
-        Some(at) => super::json::replaced(body, at, &quoted(caller_model)),
+        Some(at) => replaced(body, at, &quoted(caller_model)),
         None => body.clone(),
     }
 }

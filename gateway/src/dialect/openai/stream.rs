@@ -95,14 +95,13 @@ impl StreamState {
             self.done = true;
             return Piece::Done;
         }
-        let event: Event<'_> = match serde_json::from_slice(data) {
-            Ok(event) if name != Some(b"error") => event,
-            Ok(_) => return error_piece(data),
-            Err(_) if name == Some(b"error") || trimmed.starts_with(b"[") => return error_piece(data),
-            Err(_) => {
-                let reason = "the stream holds an event that is no chunk of a chat completion";
-                return Piece::Error(Box::new(broken(Transport::NotTheFormat, reason)));
-            }
+        // A derived struct would take a list for its fields in order; a list is how some upstreams wrap an error.
+        if name == Some(b"error") || trimmed.starts_with(b"[") {
+            return error_piece(data);
+        }
+        let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
+            let reason = "the stream holds an event that is no chunk of a chat completion";
+            return Piece::Error(Box::new(broken(Transport::NotTheFormat, reason)));
         };
         if event.error.is_some() {
             return error_piece(data);
@@ -175,11 +174,11 @@ fn error_piece(data: &[u8]) -> Piece {
 
 /// A chunk as the client gets it: framed anew, its model named as the caller did, every other byte as received. `None` for the usage
 /// chunk of a client that did not ask for it.
-pub fn write(data: &[u8], chunk: &Chunk, caller_model_json: &CallerModel, usage_chunk: UsageChunk) -> Option<Bytes> {
+pub fn write(data: &[u8], chunk: &Chunk, caller_model: &CallerModel, usage_chunk: UsageChunk) -> Option<Bytes> {
     if chunk.usage_only && usage_chunk == UsageChunk::Hidden {
         return None;
     }
-    let quoted = &caller_model_json.0;
+    let quoted = &caller_model.0;
     let (before, model, after) = match &chunk.model_at {
         Some(at) => (&data[..at.start], quoted.as_bytes(), &data[at.end..]),
         None => (data, &b""[..], &b""[..]),

@@ -51,7 +51,7 @@ pub(super) fn model(raw: &RawValue) -> Result<String, BadRequest> {
 }
 
 /// A list of objects, at least one. Gives their size in characters.
-pub(super) fn messages(messages: Option<Messages>) -> Result<u64, BadRequest> {
+pub(super) fn messages(messages: Option<&Messages>) -> Result<u64, BadRequest> {
     match messages {
         None => Err(missing("messages")),
         Some(Messages::NotAList(kind)) => Err(wrong_type("messages", "an array of objects", kind)),
@@ -63,7 +63,7 @@ pub(super) fn messages(messages: Option<Messages>) -> Result<u64, BadRequest> {
             "empty_array",
             "Invalid 'messages': expected at least one message, but got an empty array.".into(),
         )),
-        Some(Messages::List { chars, .. }) => Ok(chars),
+        Some(Messages::List { chars, .. }) => Ok(*chars),
     }
 }
 
