@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shared::ids::RequestId;
 use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, Length, LockCause, Mark, Record, RecordAsk, Sole};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Length, LockCause, Mark, Record, RecordAsk, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
@@ -79,18 +79,25 @@ enum Op {
     },
     Record {
         call: Call,
-        attempt: u32,
-        connection: usize,
+        lease: Pick,
         mark: Mark,
     },
     RenewConnection {
         call: Call,
-        attempt: u32,
-        connection: usize,
+        lease: Pick,
     },
     LeaveGroup {
         call: Call,
     },
+}
+
+/// Which lease of a connection is meant.
+#[derive(Debug, Clone, Copy)]
+enum Pick {
+    /// One of those that are held.
+    Held { nth: usize },
+    /// Any, held or not.
+    Stray { attempt: u32, connection: usize },
 }
 
 /// Who calls for which request, and whether the reply gets lost once.
@@ -119,7 +126,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    (0..9_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
+    (0..7_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
 }
 
 fn place() -> impl Strategy<Value = Place> {
@@ -145,6 +152,13 @@ fn mark() -> impl Strategy<Value = Mark> {
     ]
 }
 
+fn pick() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        9 => (0..8_usize).prop_map(|nth| Pick::Held { nth }),
+        1 => (1..3_u32, 0..3_usize).prop_map(|(attempt, connection)| Pick::Stray { attempt, connection }),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
     prop_oneof![
@@ -160,10 +174,8 @@ fn op() -> impl Strategy<Value = Op> {
         9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
             |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
         ),
-        9 => (call(), 1..3_u32, 0..3_usize, mark())
-            .prop_map(|(call, attempt, connection, mark)| Op::Record { call, attempt, connection, mark }),
-        2 => (call(), 1..3_u32, 0..3_usize)
-            .prop_map(|(call, attempt, connection)| Op::RenewConnection { call, attempt, connection }),
+        9 => (call(), pick(), mark()).prop_map(|(call, lease, mark)| Op::Record { call, lease, mark }),
+        2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
 }
@@ -173,10 +185,6 @@ fn credential_mark(number: u8) -> Arc<str> {
 }
 
 impl Call {
-    fn name(self) -> String {
-        format!("q{}", self.request)
-    }
-
     /// Each request belongs to one replica.
     fn replica(self) -> usize {
         usize::from(self.request) % 3
@@ -196,6 +204,8 @@ struct Game<'a> {
     group: Group,
     /// When each attempt began, as its caller was told.
     begun: BTreeMap<String, i64>,
+    /// How often each request number was used before.
+    generations: [u32; 7],
 }
 
 impl<'a> Game<'a> {
@@ -211,7 +221,7 @@ impl<'a> Game<'a> {
         };
         table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
         let (account, group) = (Account::new(&rules), Group::new(&rules));
-        Self { table, rules, us: 0, account, group, begun: BTreeMap::new() }
+        Self { table, rules, us: 0, account, group, begun: BTreeMap::new(), generations: [0; 7] }
     }
 
     fn now_ms(&self) -> i64 {
@@ -233,8 +243,8 @@ impl<'a> Game<'a> {
             Op::Boundary { nth, ms } => self.go_to_boundary(nth, ms).await,
             Op::Admit { call, hold, place } => self.admit(call, hold, place).await?,
             Op::LeaveKey { call } => {
-                self.store(call).leave_key(&self.table.account, &self.table.key, &id(call)).await.unwrap();
-                self.account.line.leave(&call.name());
+                self.store(call).leave_key(&self.table.account, &self.table.key, &self.id(call)).await.unwrap();
+                self.account.line.leave(&self.name(call));
             }
             Op::RenewKey { call, cost } => self.renew_key(call, cost).await?,
             Op::Settle { call, cost } => self.settle(call, cost).await?,
@@ -248,15 +258,19 @@ impl<'a> Game<'a> {
             Op::Acquire { call, attempt, place, reversed, credential } => {
                 self.acquire(call, attempt, place, reversed, credential).await?;
             }
-            Op::Record { call, attempt, connection, mark } => self.record(call, attempt, connection, mark).await?,
-            Op::RenewConnection { call, attempt, connection } => {
-                self.renew_connection(call, attempt, connection).await?;
+            Op::Record { call, lease, mark } => {
+                let (lease, number) = self.picked(call, lease);
+                self.record(call, lease, number, mark).await?;
+            }
+            Op::RenewConnection { call, lease } => {
+                let (lease, number) = self.picked(call, lease);
+                self.renew_connection(call, lease, number).await?;
             }
             Op::LeaveGroup { call } => {
                 let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
                 let connections = candidates.iter().map(|candidate| &candidate.connection);
-                self.store(call).leave_group(&self.table.group, connections, &id(call)).await.unwrap();
-                self.group.leave(&call.name());
+                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                self.group.leave(&self.name(call));
             }
         }
         self.account.check(self.now_us())?;
@@ -265,6 +279,31 @@ impl<'a> Game<'a> {
 
     fn store(&self, call: Call) -> &'a shared::state::Store {
         &self.table.stores[call.replica()]
+    }
+
+    fn name(&self, call: Call) -> String {
+        let number = usize::from(call.request);
+        format!("q{number}-{}", self.generations[number])
+    }
+
+    fn id(&self, call: Call) -> RequestId {
+        request(&self.name(call))
+    }
+
+    /// A lease and the number of its connection.
+    fn picked(&self, call: Call, pick: Pick) -> (LeaseId, usize) {
+        let held = self.group.held();
+        match pick {
+            Pick::Held { nth } if !held.is_empty() => {
+                let (text, number) = &held[nth % held.len()];
+                let (name, attempt) = text.split_once(':').unwrap();
+                (lease(name, attempt.parse().unwrap()), *number)
+            }
+            Pick::Held { .. } => (lease(&self.name(call), 1), 0),
+            Pick::Stray { attempt, connection } => {
+                (lease(&self.name(call), attempt), connection % self.rules.connections.len())
+            }
+        }
     }
 
     async fn go_to(&mut self, us: i64) {
@@ -284,13 +323,16 @@ impl<'a> Game<'a> {
     }
 
     async fn admit(&mut self, call: Call, hold: i64, place: Place) -> Result<(), TestCaseError> {
+        if self.account.is_settled(&self.name(call)) && !call.twice {
+            self.generations[usize::from(call.request)] += 1;
+        }
         let span = Some(month(LABEL, 0, 1 << 40));
         let hold_ask = if hold < 0 { Hold::Free } else { Hold::AtMost(nanos(hold)) };
-        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&call.name()) };
+        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&self.name(call)) };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).admit(&ask).await.unwrap();
-            let (expected, writes) = self.account.admit(&call.name(), hold, place, self.us);
+            let (expected, writes) = self.account.admit(&self.name(call), hold, place, self.us);
             prop_assert_eq!(answer, expected);
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -300,24 +342,24 @@ impl<'a> Game<'a> {
     }
 
     async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let cost = self.account.affordable(&call.name(), cost);
+        let cost = self.account.affordable(&self.name(call), cost);
         let progress = Progress { cost: nanos(cost), ..Progress::default() };
-        let lease = KeyLease { key: self.table.key.clone(), request: id(call), progress };
+        let lease = KeyLease { key: self.table.key.clone(), request: self.id(call), progress };
         for _ in 0..call.times() {
             let lost = self.store(call).renew_keys(&self.table.account, std::slice::from_ref(&lease)).await.unwrap();
-            let kept = self.account.renew(&call.name(), cost, self.now_ms());
+            let kept = self.account.renew(&self.name(call), cost, self.now_ms());
             prop_assert_eq!(lost.is_empty(), kept);
         }
         Ok(())
     }
 
     async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let cost = self.account.affordable(&call.name(), cost);
+        let cost = self.account.affordable(&self.name(call), cost);
         let span = Some(month(LABEL, 0, 1 << 40));
-        let settlement = Settlement { span, ..self.table.settlement(&call.name(), cost) };
+        let settlement = Settlement { span, ..self.table.settlement(&self.name(call), cost) };
         for _ in 0..call.times() {
             let answer = self.store(call).settle(&settlement).await.unwrap();
-            prop_assert_eq!(answer, self.account.settle(&call.name(), cost));
+            prop_assert_eq!(answer, self.account.settle(&self.name(call), cost));
         }
         Ok(())
     }
@@ -326,15 +368,15 @@ impl<'a> Game<'a> {
         let lapsed = LapsedRequest {
             account: self.table.account.clone(),
             key: self.table.key.clone(),
-            request: id(call),
+            request: self.id(call),
             span: Some(month(LABEL, 0, 1 << 40)),
         };
         let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
-        let due = self.account.lapsed(&call.name(), self.now_ms());
+        let due = self.account.lapsed(&self.name(call), self.now_ms());
         prop_assert_eq!(seen.contains(&lapsed), due);
         for _ in 0..call.times() {
             let answer = self.table.store().settle_lapsed(&lapsed).await.unwrap();
-            prop_assert_eq!(answer, self.account.settle_lapsed(&call.name(), self.now_ms()));
+            prop_assert_eq!(answer, self.account.settle_lapsed(&self.name(call), self.now_ms()));
         }
         Ok(())
     }
@@ -351,7 +393,7 @@ impl<'a> Game<'a> {
         if reversed {
             order.reverse();
         }
-        let lease = lease(&call.name(), attempt);
+        let lease = lease(&self.name(call), attempt);
         let candidates = order.iter().map(|number| self.candidate(*number, credential)).collect();
         let ask = AcquireAsk {
             group: self.table.group.clone(),
@@ -363,7 +405,7 @@ impl<'a> Game<'a> {
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            let asked = group::Ask { lease: lease.to_string(), member: call.name(), place, credential };
+            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
             if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
@@ -376,15 +418,13 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn record(&mut self, call: Call, attempt: u32, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
-        let connection = connection % self.rules.connections.len();
-        let lease = lease(&call.name(), attempt);
+    async fn record(&mut self, call: Call, lease: LeaseId, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
         let ask = RecordAsk {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
-            ..self.table.record_ask(&call.name(), &at, begun_ms, mark.clone())
+            ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
@@ -400,10 +440,8 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn renew_connection(&mut self, call: Call, attempt: u32, connection: usize) -> Result<(), TestCaseError> {
-        let number = connection % self.rules.connections.len();
-        let held =
-            ConnectionLease { connection: self.candidate(number, 1).connection, lease: lease(&call.name(), attempt) };
+    async fn renew_connection(&mut self, call: Call, lease: LeaseId, number: usize) -> Result<(), TestCaseError> {
+        let held = ConnectionLease { connection: self.candidate(number, 1).connection, lease };
         for _ in 0..call.times() {
             let lost =
                 self.store(call).renew_connections(&self.table.group, std::slice::from_ref(&held)).await.unwrap();
@@ -441,10 +479,6 @@ impl<'a> Game<'a> {
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
         Ok(())
     }
-}
-
-fn id(call: Call) -> RequestId {
-    request(&call.name())
 }
 
 #[test]

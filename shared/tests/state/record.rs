@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use shared::state::capacity::{
-    Acquire, Candidate, Length, LockCause, Mark, Probe, Record, RungState, Sole, Unlock, Unlocked,
+    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, Record, RecordAsk, RungState, Sole, Unlock,
+    Unlocked,
 };
 
 use super::table::*;
@@ -235,6 +236,29 @@ async fn a_failed_probe_cools_at_once_and_longer() {
         assert_eq!(probe, Probe::Yes);
         assert_eq!(table.record("probe", &a, begun, FAILURE).await, closed(secs(expected)));
         last = i64::try_from(expected).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_later_end_of_a_cooldown_wins_over_a_shorter_draw_of_the_jitter() {
+    let table = Table::new().await;
+    let a = open("a");
+    for _ in 0..3 {
+        table.attempt("q", &a, FAILURE).await;
+    }
+    // Probes are let through every second, long before the end.
+    let max_lock = secs(1);
+    let mut last = None;
+    for n in 1..=8 {
+        table.at(n * 1_000).await;
+        let ask = AcquireAsk { max_lock, ..table.acquire_ask("q", std::slice::from_ref(&a)) };
+        let Acquire::Acquired { begun_ms, .. } = table.store().acquire(&ask).await.unwrap() else { panic!("{n}") };
+        let mut ask = RecordAsk { max_lock, ..table.record_ask("q", &a, begun_ms, FAILURE) };
+        ask.jitter_percent = if n < 8 { 120 } else { 80 };
+        table.store().record(&ask).await.unwrap();
+        let end = table.text(&["HGET", "hg:{g:openai}:conn:a:model:m:cooldown", "until"]).await;
+        assert!(n < 8 || last == Some(end.clone()), "{last:?} became {end}");
+        last = Some(end);
     }
 }
 

@@ -60,6 +60,10 @@ impl Account {
         self.leases.values().filter(|end| **end > now).count()
     }
 
+    pub(super) fn is_settled(&self, name: &str) -> bool {
+        matches!(self.requests.get(name), Some(Request::Settled))
+    }
+
     /// What may be charged so that an account without overdraft never dips: at most the hold.
     pub(super) fn affordable(&self, name: &str, cost: i64) -> i64 {
         match self.requests.get(name) {

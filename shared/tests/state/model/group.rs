@@ -214,6 +214,12 @@ impl Group {
         Self { connections: rules.connections.iter().map(connection).collect(), max_lock }
     }
 
+    /// All leases that were not given back or reaped, with the numbers of their connections.
+    pub(super) fn held(&self) -> Vec<(String, usize)> {
+        let numbered = self.connections.iter().enumerate();
+        numbered.flat_map(|(number, one)| one.leases.keys().map(move |lease| (lease.clone(), number))).collect()
+    }
+
     /// The answer, and whether anything but lines and lapsed leases was written.
     pub(super) fn acquire(&mut self, ask: &Ask, order: &[usize], us: i64) -> (Acquire, bool) {
         let now = START + us / 1000;
