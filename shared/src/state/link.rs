@@ -19,10 +19,10 @@ use std::{
 
 use deadpool::managed::{Pool, PoolError, QueueMode};
 use deadpool_redis::{PoolConfig, Timeouts};
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::script::{Arg, Script, Send as SendAs};
+use super::script::{Arg, Form, Script};
 
 pub use error::StateError;
 
@@ -30,9 +30,11 @@ mod address;
 mod dial;
 mod error;
 mod health;
+mod wire;
 
-use dial::{Dialer, Wire};
+use dial::Dialer;
 use health::Health;
+use wire::Wire;
 
 /// Most connections a link keeps; one is enough, a few spread the load over more sockets.
 const CONNECTIONS_MAX: usize = 8;
@@ -86,10 +88,14 @@ impl Link {
     /// A link to the store at `url`. Dials nothing yet: the first call does, so that a process can start while Redis is away.
     ///
     /// - `redis://[user:pass@]host[:port][/db]`, `rediss://` for TLS (system roots, or those in the file `SSL_CERT_FILE` names)
-    /// - `redis+unix:///path/to.sock?db=0&user=..&password=..`
+    /// - `redis+unix:///path/to.sock?db=0&username=..&password=..`
+    /// - `redis+sentinel://[user:pass@]host[:port],host[:port]/master[/db]`, with `?sentinel_password=..` (and `sentinel_user`) if
+    ///   the Sentinels want one of their own
+    /// - `redis+cluster://[user:pass@]host[:port],host[:port]`
+    /// - `rediss+sentinel://` and `rediss+cluster://` with TLS
     ///
     /// `?protocol=resp2` serves proxies that do not know `HELLO`. `timeout` bounds every call; `connections` (1 to 8) is how
-    /// many multiplexed connections are kept.
+    /// many multiplexed connections there are at most.
     pub fn open(url: &str, timeout: Duration, connections: usize) -> Result<Self, StateError> {
         let target = address::parse(url)?;
         let topology = target.topology();
@@ -141,10 +147,10 @@ impl Link {
         args: &[Arg<'_>],
     ) -> Result<Value, StateError> {
         self.call(script.name(), async |wire| {
-            let hash = script.command(SendAs::Hash, keys, args);
+            let hash = script.command(Form::Hash, keys, args);
             match wire.send(&hash).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    wire.send(&script.command(SendAs::Source, keys, args)).await
+                    wire.send(&script.command(Form::Source, keys, args)).await
                 }
                 result => result,
             }
@@ -162,21 +168,31 @@ impl Link {
         self.call("pipeline", async |wire| wire.send_all(pipeline).await).await
     }
 
-    /// Whether the store answers.
+    /// Whether the store answers (of a cluster: any one node, for the others may still serve their accounts).
     pub async fn ping(&self) -> Result<(), StateError> {
         let cmd = redis::cmd("PING");
-        self.call("ping", async |wire| wire.send(&cmd).await).await.map(drop)
+        self.call("ping", async |wire| wire.send_anywhere(&cmd).await).await.map(drop)
     }
 
     /// Version and identity of the server (of any one node of a cluster).
     pub async fn server_info(&self) -> Result<ServerInfo, StateError> {
         let mut cmd = redis::cmd("INFO");
         cmd.arg("server");
-        let reply = self.call("info", async |wire| wire.send(&cmd).await).await?;
+        let reply = self.call("info", async |wire| wire.send_anywhere(&cmd).await).await?;
         ServerInfo::parse(reply)
     }
 
-    /// One call: a connection, the exchange, the verdict on the connection, and what is told about it; all within the timeout.
+    /// A client of one server that hears every message published; connects to nothing yet (but asks the Sentinels).
+    pub(super) async fn subscriber(&self) -> Result<Client, StateError> {
+        self.inner.pool.manager().subscriber().await
+    }
+
+    /// An error of the client library as ours, free of secrets.
+    pub(super) fn explain(&self, error: &RedisError) -> StateError {
+        self.inner.pool.manager().explain(error)
+    }
+
+    /// One call, all of it within the timeout: a connection, the exchange, the verdict on both, and what is told about it.
     async fn call<T>(
         &self,
         name: &'static str,
@@ -185,7 +201,6 @@ impl Link {
         let inner = &*self.inner;
         let started = Instant::now();
         let result = self.attempt(started + inner.timeout, exchange).await;
-        inner.health.note(result.as_ref().err());
         if let Some(observer) = inner.observer.get() {
             observer.called(name, started.elapsed(), result.as_ref().map(drop));
         }
@@ -197,20 +212,31 @@ impl Link {
         deadline: Instant,
         exchange: impl AsyncFnOnce(&mut Wire) -> Result<T, RedisError>,
     ) -> Result<T, StateError> {
-        // The pooled object goes back at once: what is used is a clone, so a slow reply never keeps others waiting.
-        let mut wire = match timeout_at(deadline, self.inner.pool.get()).await {
-            Ok(Ok(pooled)) => pooled.clone(),
-            Ok(Err(PoolError::Backend(error))) => return Err(error),
-            Ok(Err(error)) => return Err(StateError::Unreachable(error.to_string())),
-            Err(_elapsed) => {
-                self.inner.health.hold_off(&StateError::Timeout);
-                return Err(StateError::Timeout);
-            }
-        };
-        match timeout_at(deadline, exchange(&mut wire)).await {
+        let health = &self.inner.health;
+        let mut wire = self.take(deadline).await.inspect_err(|error| health.failed(error))?;
+        let result = match timeout_at(deadline, exchange(&mut wire)).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(wire.failed(&error)),
             Err(_elapsed) => Err(wire.timed_out()),
+        };
+        match &result {
+            Err(error) if error.is_transient() => health.failed(error),
+            _ => health.answered(),
+        }
+        result
+    }
+
+    /// A connection from the pool, or a new one. What is handed out is a clone, and the pooled object goes back at once: a slow
+    /// reply never keeps others waiting. A crowd that meets at the pool opens more connections, up to its size.
+    async fn take(&self, deadline: Instant) -> Result<Wire, StateError> {
+        match timeout_at(deadline, self.inner.pool.get()).await {
+            Ok(Ok(pooled)) => Ok(pooled.clone()),
+            Ok(Err(PoolError::Backend(error))) => Err(error),
+            Ok(Err(error)) => Err(StateError::Unreachable(error.to_string())),
+            Err(_elapsed) => {
+                self.inner.health.hold_off(&StateError::Timeout);
+                Err(StateError::Timeout)
+            }
         }
     }
 }

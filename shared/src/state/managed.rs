@@ -1,13 +1,14 @@
 //! A Redis server run as a child of this process: for the demo, for `redis.url: managed` and for tests.
 
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep, timeout},
@@ -17,12 +18,16 @@ use tokio::{
 const START_WITHIN: Duration = Duration::from_secs(20);
 /// How long a graceful `SHUTDOWN` may take before the child is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// How long to wait for a server that is just ending to let go of its folder.
+const FOLDER_WITHIN: Duration = Duration::from_secs(2);
 /// The programs that will do, in order of preference.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 /// Name of the socket inside the folder.
 const SOCKET: &str = "redis.sock";
 /// Name of the log inside the folder.
 const LOG: &str = "redis.log";
+/// Name of the file with its process id inside the folder.
+const PID: &str = "redis.pid";
 /// A longer socket path does not fit into the address (`sun_path`, 104 bytes on macOS, 108 on Linux).
 const SOCKET_PATH_MAX: usize = 103;
 
@@ -54,7 +59,7 @@ pub enum AppendOnly {
 /// Who gets the terminal's Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Signals {
-    /// The server too (same process group): nothing outlives a killed test run.
+    /// The server too (same process group): an interrupted test run leaves nothing behind.
     #[default]
     Shared,
     /// Only this process: the server stays up while this process drains and settles, and is stopped by it.
@@ -75,8 +80,11 @@ pub enum ManagedError {
     #[error("managed redis: {0}")]
     Io(#[from] io::Error),
     /// The folder's path is too long for a unix socket.
-    #[error("managed redis: the path {0} is too long for a unix socket (at most {SOCKET_PATH_MAX} bytes)")]
+    #[error("managed redis: the path {} is too long for a unix socket (at most {SOCKET_PATH_MAX} bytes)", .0.display())]
     PathTooLong(PathBuf),
+    /// Another server works in this folder; a second one would ruin its data.
+    #[error("managed redis: a server is already running in {} (its process id is in {PID} there)", .0.display())]
+    InUse(PathBuf),
     /// It ended before it answered.
     #[error("managed redis ended at once ({status}); the end of its log:\n{log}")]
     Ended {
@@ -124,7 +132,8 @@ impl ManagedRedis {
             return Err(ManagedError::PathTooLong(socket));
         }
         let program = find_program().ok_or(ManagedError::NotInstalled)?;
-        let child = command(&program, &dir, &options)?.spawn()?;
+        let log = claim(&dir).await?;
+        let child = command(&program, &dir, &options, log)?.spawn()?;
         let mut server = Self { child, dir, port: options.port };
         server.answers().await?;
         Ok(server)
@@ -153,15 +162,14 @@ impl ManagedRedis {
         self.child.id()
     }
 
-    /// Asks it to shut down, waits, and kills it through its handle if it does not.
+    /// Asks it to shut down (`SIGTERM`: data in memory is written first), waits, and kills it if it does not.
     pub async fn stop(mut self) -> Result<(), ManagedError> {
-        if let Ok(client) = redis::Client::open(self.socket_url()) {
-            // The answer to SHUTDOWN is a closed connection; what counts is that the child ends. A server with a password
-            // refuses us here and is stopped the other way.
-            let _ = timeout(STOP_WITHIN, shutdown(&client)).await;
-            if timeout(STOP_WITHIN, self.child.wait()).await.is_ok() {
-                return Ok(());
-            }
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        if let Some(pid) = pid
+            && kill_process(pid, Signal::TERM).is_ok()
+            && let Ok(ended) = timeout(STOP_WITHIN, self.child.wait()).await
+        {
+            return ended.map(drop).map_err(ManagedError::Io);
         }
         self.kill().await
     }
@@ -214,13 +222,6 @@ async fn ping(client: &redis::Client) -> bool {
     }
 }
 
-/// Sends `SHUTDOWN`.
-async fn shutdown(client: &redis::Client) {
-    if let Ok(mut connection) = client.get_multiplexed_async_connection().await {
-        let _ = redis::cmd("SHUTDOWN").exec_async(&mut connection).await;
-    }
-}
-
 /// The first of our programs that is on PATH.
 fn find_program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -229,9 +230,25 @@ fn find_program() -> Option<PathBuf> {
         .find_map(|program| std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file()))
 }
 
-/// The command line of the server. Both of its streams go to one file, so that even a refused setting is in the log.
-fn command(program: &Path, dir: &Path, options: &ManagedOptions) -> io::Result<Command> {
+/// Opens the log and locks it. The server inherits the lock with the file and holds it for as long as it lives, even if this
+/// process is killed: no second server can start on the same data.
+async fn claim(dir: &Path) -> Result<File, ManagedError> {
+    let deadline = Instant::now() + FOLDER_WITHIN;
     let log = File::options().create(true).append(true).open(dir.join(LOG))?;
+    loop {
+        match log.try_lock() {
+            Ok(()) => return Ok(log),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(ManagedError::InUse(dir.to_owned()));
+            }
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// The command line of the server. Both of its streams go to one file, so that even a refused setting is in the log.
+fn command(program: &Path, dir: &Path, options: &ManagedOptions, log: File) -> io::Result<Command> {
     let appendonly = match options.appendonly {
         AppendOnly::Off => "no",
         AppendOnly::EverySecond => "yes",
@@ -243,6 +260,8 @@ fn command(program: &Path, dir: &Path, options: &ManagedOptions) -> io::Result<C
         .arg(options.port.unwrap_or(0).to_string())
         .arg("--dir")
         .arg(dir)
+        .arg("--pidfile")
+        .arg(dir.join(PID))
         .arg("--unixsocket")
         .arg(dir.join(SOCKET))
         .args(["--unixsocketperm", "700", "--maxmemory-policy", "noeviction"])

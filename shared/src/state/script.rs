@@ -25,9 +25,9 @@ pub enum Arg<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Which of the two commands that run a script is meant.
+/// How a script is named to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Send {
+pub(crate) enum Form {
     /// `EVALSHA`: the hash only.
     Hash,
     /// `EVAL`: the whole source, which Redis keeps for the next `EVALSHA`.
@@ -56,10 +56,10 @@ impl Script {
     }
 
     /// The command that runs this script, in one buffer of the right size.
-    pub(crate) fn command<K: AsRef<[u8]>>(&self, send: Send, keys: &[K], args: &[Arg<'_>]) -> Cmd {
-        let (verb, body) = match send {
-            Send::Hash => ("EVALSHA", self.sha()),
-            Send::Source => ("EVAL", self.source),
+    pub(crate) fn command<K: AsRef<[u8]>>(&self, form: Form, keys: &[K], args: &[Arg<'_>]) -> Cmd {
+        let (verb, body) = match form {
+            Form::Hash => ("EVALSHA", self.sha()),
+            Form::Source => ("EVAL", self.source),
         };
         let size = keys.iter().map(|key| key.as_ref().len()).sum::<usize>()
             + args.iter().map(Arg::size).sum::<usize>()
@@ -137,7 +137,7 @@ mod tests {
     fn a_call_sends_the_hash_the_number_of_keys_the_keys_and_the_arguments() {
         let script = Script::new("echo", "return ARGV[1]");
         let args = [Arg::Text("a"), Arg::Int(-7), Arg::Bytes(b"\x00\xff")];
-        let packed = script.command(Send::Hash, &["k1", "k2"], &args).get_packed_command();
+        let packed = script.command(Form::Hash, &["k1", "k2"], &args).get_packed_command();
         let expected = format!(
             "*8\r\n$7\r\nEVALSHA\r\n$40\r\n{}\r\n$1\r\n2\r\n$2\r\nk1\r\n$2\r\nk2\r\n$1\r\na\r\n$2\r\n-7\r\n$2\r\n",
             script.sha()

@@ -1,5 +1,6 @@
 //! `record`: what an outcome closes and reopens.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use shared::state::capacity::{
@@ -23,7 +24,7 @@ fn closed(wait: Duration) -> Record {
 const OPEN: Record = Record::Recorded { closed: None };
 
 async fn state(table: &Table, at: &Candidate) -> Option<RungState> {
-    match table.acquire("look", std::slice::from_ref(at)).await {
+    match table.acquire("look", from_ref(at)).await {
         Acquire::Closed { states, .. } => Some(states[0].clone()),
         Acquire::Acquired { begun_ms, .. } => {
             table.record("look", at, begun_ms, Mark::Nothing).await;
@@ -95,7 +96,7 @@ async fn a_probe_that_sees_content_opens_the_rung_before_its_stream_ends() {
     let (begun, _) = table.take("probe", &a).await;
     assert_eq!(table.record("probe", &a, begun, Mark::Committed).await, OPEN);
     assert_eq!(table.take("q1", &a).await.1, Probe::No);
-    let answer = table.acquire("q2", std::slice::from_ref(&a)).await;
+    let answer = table.acquire("q2", from_ref(&a)).await;
     assert!(matches!(answer, Acquire::Full { .. }), "the probe keeps its slot: {answer:?}");
     assert_eq!(table.record("probe", &a, begun, SUCCESS).await, OPEN);
 }
@@ -251,7 +252,7 @@ async fn the_later_end_of_a_cooldown_wins_over_a_shorter_draw_of_the_jitter() {
     let mut last = None;
     for n in 1..=8 {
         table.at(n * 1_000).await;
-        let ask = AcquireAsk { max_lock, ..table.acquire_ask("q", std::slice::from_ref(&a)) };
+        let ask = AcquireAsk { max_lock, ..table.acquire_ask("q", from_ref(&a)) };
         let Acquire::Acquired { begun_ms, .. } = table.store().acquire(&ask).await.unwrap() else { panic!("{n}") };
         let mut ask = RecordAsk { max_lock, ..table.record_ask("q", &a, begun_ms, FAILURE) };
         ask.jitter_percent = if n < 8 { 120 } else { 80 };
@@ -302,7 +303,7 @@ async fn unlock_opens_at_once_on_every_replica() {
     let what = Unlock::Bucket(&a.bucket);
     assert_eq!(table.store().unlock(&table.group, &a.connection, what).await.unwrap(), Unlocked::Opened);
     assert_eq!(
-        table.stores[2].acquire(&table.acquire_ask("q2", &[a.clone()])).await.unwrap(),
+        table.stores[2].acquire(&table.acquire_ask("q2", from_ref(&a))).await.unwrap(),
         Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No }
     );
     assert_eq!(table.store().unlock(&table.group, &a.connection, what).await.unwrap(), Unlocked::Nothing);

@@ -26,7 +26,7 @@ pub enum StateError {
 
 /// What to do with the connection an error came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     /// It works; the error was about the command.
     Keep,
     /// It is broken: open another one when needed.
@@ -42,7 +42,7 @@ impl StateError {
     }
 
     /// The error as ours.
-    pub(crate) fn of(error: &RedisError) -> Self {
+    pub(super) fn of(error: &RedisError) -> Self {
         if error.is_timeout() {
             return Self::Timeout;
         }
@@ -68,12 +68,12 @@ impl StateError {
         }
     }
 
-    /// The same error with every occurrence of `secret` taken out.
-    pub(crate) fn scrubbed(self, secret: Option<&str>) -> Self {
-        let Some(secret) = secret.filter(|secret| !secret.is_empty()) else {
-            return self;
+    /// The same error with every occurrence of a secret taken out.
+    pub(super) fn scrubbed(self, secrets: &[String]) -> Self {
+        let scrub = |text: String| {
+            let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+            secrets.fold(text, |text, secret| text.replace(secret.as_str(), "***"))
         };
-        let scrub = |text: String| text.replace(secret, "***");
         match self {
             Self::Timeout => Self::Timeout,
             Self::Unreachable(text) => Self::Unreachable(scrub(text)),
@@ -86,7 +86,7 @@ impl StateError {
 
 impl Verdict {
     /// The verdict of an error reply or an I/O error. (A timeout of ours has its own.)
-    pub(crate) fn on(error: &RedisError) -> Self {
+    pub(super) fn on(error: &RedisError) -> Self {
         if matches!(error.code(), Some("NOAUTH" | "WRONGPASS")) {
             return Self::ReplaceLater;
         }
@@ -162,6 +162,6 @@ mod tests {
     fn a_password_that_a_server_echoes_is_scrubbed() {
         let error =
             StateError::of(&reply("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'hunter2'"));
-        assert!(!error.scrubbed(Some("hunter2")).to_string().contains("hunter2"));
+        assert!(!error.scrubbed(&["hunter2".into()]).to_string().contains("hunter2"));
     }
 }

@@ -9,7 +9,8 @@ use shared::state::records::Overdraft;
 use shared::state::settlement::{Settle, SettleLapsed};
 
 use super::line::{Line, Window};
-use super::{Rules, START, millis, nanos};
+use super::ops::Rules;
+use super::{START, millis, nanos};
 
 #[derive(Debug)]
 enum Request {

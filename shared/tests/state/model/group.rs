@@ -7,7 +7,8 @@ use shared::state::admission::Place;
 use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, Record, RungState, Sole};
 
 use super::line::{Line, Window};
-use super::{Rules, START, credential_mark, millis};
+use super::ops::{Rules, credential_mark};
+use super::{START, millis};
 
 const MINUTE: i64 = 60_000;
 
@@ -309,7 +310,9 @@ impl Group {
         match mark {
             Mark::Nothing => {}
             Mark::Committed | Mark::Success { .. } => {
-                [&mut *lock, &mut *bucket, &mut *cooldown].into_iter().for_each(|one| one.succeed(now, begun));
+                for closure in [&mut *lock, &mut *bucket, &mut *cooldown] {
+                    closure.succeed(now, begun);
+                }
                 if let (Mark::Success { .. }, Some((_, oks, since))) = (mark, &mut cooldown.count)
                     && now - *since < MINUTE
                 {
