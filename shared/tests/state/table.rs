@@ -63,6 +63,9 @@ impl Table {
         options.extra = extra.iter().map(|&word| word.to_owned()).collect();
         let server = ManagedRedis::start(options).await.unwrap();
         let link = Link::open(&server.url(), Duration::from_secs(5), 2).unwrap();
+        if !extra.is_empty() {
+            serve_all_slots(&link).await;
+        }
         let store =
             |name: &str| Store::with_scripts(link.clone(), "hg", ReplicaId::parse(name).unwrap(), scripts.clone());
         let stores = vec![store("r0"), store("r1"), store("r2")];
