@@ -38,7 +38,7 @@ pub struct AcquireAsk {
     pub max_lock: Duration,
     /// Whether to wait in line.
     pub place: Place,
-    /// In order of preference.
+    /// In order of preference; each connection at most once.
     pub candidates: Vec<Candidate>,
 }
 
@@ -165,13 +165,21 @@ impl Store {
     /// Takes a slot at the first candidate, in the given order, that is neither locked nor cooling and has room. More than
     /// [`CANDIDATES_MAX`] candidates are asked in several calls. Idempotent in the lease.
     pub async fn acquire(&self, ask: &AcquireAsk) -> Result<Acquire, StateError> {
+        if ask.candidates.is_empty() {
+            return Ok(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() });
+        }
+        if ask.candidates.len() <= CANDIDATES_MAX {
+            return self.acquire_chunk(ask, &ask.candidates).await;
+        }
+        // One call sees only its own chunk: a slot that a lost reply left in a later one must be found first.
+        let first = self.chunk_that_holds(ask).await?.unwrap_or(0);
         let mut merged: Option<Acquire> = None;
-        for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate() {
+        for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
             let answer = self.acquire_chunk(ask, candidates).await?;
             if let Acquire::Acquired { index, begun_ms, expires_ms, probe } = answer {
-                if ask.candidates.len() > CANDIDATES_MAX && ask.place != Place::Pass {
-                    self.leave_group(&ask.group, ask.candidates.iter().map(|c| &c.connection), &ask.lease.request)
-                        .await?;
+                if ask.place != Place::Pass {
+                    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
+                    self.leave_group(&ask.group, connections, &ask.lease.request).await?;
                 }
                 return Ok(Acquire::Acquired { index: chunk * CANDIDATES_MAX + index, begun_ms, expires_ms, probe });
             }
@@ -181,6 +189,18 @@ impl Store {
             });
         }
         Ok(merged.unwrap_or(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() }))
+    }
+
+    /// Which chunk of the candidates holds this very lease.
+    async fn chunk_that_holds(&self, ask: &AcquireAsk) -> Result<Option<usize>, StateError> {
+        let group = self.keys.of_group(&ask.group);
+        let lease = ask.lease.to_string();
+        let mut pipeline = redis::pipe();
+        for candidate in &ask.candidates {
+            pipeline.zscore(group.of_connection(&candidate.connection).leases(), &lease);
+        }
+        let scores = self.link.pipeline(&pipeline).await?;
+        Ok(scores.iter().position(|score| *score != redis::Value::Nil).map(|index| index / CANDIDATES_MAX))
     }
 
     async fn acquire_chunk(&self, ask: &AcquireAsk, candidates: &[Candidate]) -> Result<Acquire, StateError> {
@@ -229,6 +249,9 @@ impl Store {
         for connection in connections {
             let connection = group.of_connection(connection);
             pipeline.zrem(connection.waiters(), &member).zrem(connection.alive(), &member);
+        }
+        if pipeline.is_empty() {
+            return Ok(());
         }
         self.link.pipeline(&pipeline).await.map(drop)
     }

@@ -259,8 +259,12 @@ async fn more_candidates_than_one_call_takes_are_asked_in_order() {
         assert_eq!(taken(&stand(&table, 0, &format!("q{n}"), &many).await), Some(n));
     }
     assert_eq!(stand(&table, 0, "w", &many).await, full(Some(1), 40));
+    table.record("q0", &many[0], START, Mark::Nothing).await;
+    assert_eq!(taken(&stand(&table, 0, "q38", &many).await), Some(38), "the same lease, though an earlier one is free");
+    assert_eq!(taken(&stand(&table, 0, "w", &many).await), Some(0));
+    assert_eq!(stand(&table, 0, "w2", &many).await, full(Some(1), 40));
     table.record("q39", &many[39], START, Mark::Nothing).await;
-    assert_eq!(taken(&stand(&table, 0, "w", &many).await), Some(39));
+    assert_eq!(taken(&stand(&table, 0, "w2", &many).await), Some(39));
     assert_eq!(table.text(&["EXISTS", "hg:{g:openai}:conn:c0:waiters"]).await, "0");
 }
 
