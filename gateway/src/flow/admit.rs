@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::ids::{ModelName, SecretHash};
+use shared::ids::ModelName;
 use shared::limit::Period;
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
@@ -13,6 +13,7 @@ use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::authenticate::{Known, Read};
 use super::journey::Journey;
 use super::plan::Ladder;
 use super::settle::{Facts, Open};
@@ -24,17 +25,10 @@ use crate::error::{KeyFault, KeyLimit, Refusal};
 
 /// A message that somebody may try again can be lost; after this long one asks anyway.
 pub const FALLBACK: Duration = Duration::from_millis(250);
+/// The period of a spend limit can end while its request is being admitted; not that often in a row.
+const TURNS_MAX: u32 = 3;
 /// What an answer may hold whose request sets no limit, in tokens: only counts for accounts with `overdraft: none`.
 const DEFAULT_OUTPUT: u64 = 4_096;
-
-/// A caller whose record `admit` compares with the one in Redis.
-#[derive(Debug, Clone)]
-pub struct Known {
-    /// What it sent.
-    pub secret: SecretHash,
-    /// What that leads to.
-    pub caller: Arc<CallerRecord>,
-}
 
 /// What is to be admitted.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +55,11 @@ pub enum Admission {
 /// Takes all of the key's limits at once, waiting for them at most `limits.key_wait`, first come first served over all replicas.
 /// A refusal takes nothing.
 pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut Journey) -> Result<Admission, Fall> {
-    let hold = may_use(&known.caller, asked)?;
+    let hold = match may_use(&known.caller, asked) {
+        Ok(hold) => hold,
+        Err(_) if known.read == Read::Before => return Ok(Admission::Stale),
+        Err(refusal) => return Err(refusal.into()),
+    };
     let mut ask = AdmitAsk {
         account: known.caller.account.clone(),
         key: known.caller.key.clone(),
@@ -77,7 +75,6 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
     match answer {
         Admit::Admitted { .. } => {
             journey.admitted = true;
-            app.metrics.waited(journey.waited);
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
@@ -93,7 +90,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
     }
 }
 
-/// Asks until the answer is final or waiting cannot help any more; then leaves the line.
+/// Asks until the answer is final or waiting cannot help any more, a last time when the wait is over; then leaves the line.
 async fn stand_in_line(
     app: &Shared,
     ask: &mut AdmitAsk,
@@ -101,30 +98,40 @@ async fn stand_in_line(
     gone: &CancellationToken,
     journey: &mut Journey,
 ) -> Result<Admit, Fall> {
-    let began = Instant::now();
-    let deadline = began + app.catalog.load().limits.key_wait;
-    let left = || deadline.saturating_duration_since(Instant::now());
+    let deadline = Instant::now() + app.catalog.load().limits.key_wait.saturating_sub(journey.waited);
+    let mut turns = 0;
+    let mut stood = false;
     // Subscribed before the place is taken: a slot freed in between is not missed.
     let place = app.waker.place(journey.request.as_str());
     loop {
-        ask.place = Place::Stand { max_wait: left() };
+        let left = deadline.saturating_duration_since(Instant::now());
+        ask.place = if left.is_zero() { Place::Pass } else { Place::Stand { max_wait: left } };
         let answer = app.store.admit(ask).await.map_err(|error| unanswered(app, &error))?;
         if let Admit::PeriodPassed { now_ms } = answer {
+            turns += 1;
+            if turns > TURNS_MAX {
+                return Ok(answer);
+            }
             ask.span = known.caller.rights.spend.as_ref().and_then(|limit| span_at(limit, now_ms));
             continue;
         }
-        let Some(pause) = pause(&answer) else { return Ok(answer) };
-        if !left().is_zero() {
-            let _waiting = app.metrics.stand_in_line();
-            tokio::select! {
-                () = gone.cancelled() => {}
-                _ = place.woken(pause.min(left())) => {}
+        let Some(pause) = pause(&answer) else {
+            if stood && !matches!(answer, Admit::Admitted { .. }) {
+                leave(app, ask).await;
             }
+            return Ok(answer);
+        };
+        stood = true;
+        let began = Instant::now();
+        let _waiting = app.metrics.stand_in_line();
+        tokio::select! {
+            () = gone.cancelled() => {}
+            _ = place.woken(pause.min(left)) => {}
         }
-        journey.waited = began.elapsed();
-        if gone.is_cancelled() || left().is_zero() {
+        journey.waited += began.elapsed();
+        if gone.is_cancelled() {
             leave(app, ask).await;
-            return if gone.is_cancelled() { Err(Fall::Gone) } else { Ok(answer) };
+            return Err(Fall::Gone);
         }
     }
 }
@@ -165,11 +172,15 @@ pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
     Refusal::StateUnavailable
 }
 
-/// Checks what needs no counter: the model is one of the key's, and it can be paid. Answers what is held for it.
+/// Checks what needs no counter: the model is one of the key's, somebody serves it to this key, and it can be paid. Answers what
+/// is held for it.
 fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let name = &asked.wanted.peek.model;
     if !allowed(&caller.rights.models, name, &asked.model.name) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
+    }
+    if asked.ladder.steps.is_empty() {
+        return Err(super::unknown(asked.wanted));
     }
     let money_counts = caller.money == MoneyLimit::Limited || caller.rights.spend.is_some();
     let mut most = NanoDollars::ZERO;
@@ -201,14 +212,7 @@ fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
 
 fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
     let output = wanted.peek.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).saturating_mul(wanted.peek.choices);
-    let mut tokens = tally::estimate(wanted.peek.prompt_chars, 0);
-    // Reasoning counts within the maximum: whichever of the two costs more.
-    if price.reasoning > price.output {
-        tokens.reasoning = output;
-    } else {
-        tokens.output = output;
-    }
-    price.cost(&tokens)
+    tally::upper_bound(price, wanted.peek.prompt_chars, output)
 }
 
 /// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.

@@ -78,28 +78,35 @@ pub fn plan(catalog: &Catalog, means: Means<'_>, model: &Arc<Model>) -> Ladder {
         model.serving.iter().filter(|s| means.platform == Platform::Allowed && s.connection.owner == Owner::Platform);
 
     let mut steps: Vec<Step> = Vec::new();
-    // A key names its own connections in order: they are offered as listed, never drawn by weight.
+    // A key names its own connections in order: they are offered as listed, never drawn by weight, and only neighbours of a
+    // group share a step.
     for serving in named.chain(others) {
-        add(&mut steps, step_of(serving, Order::Listed), model, serving);
+        let fresh = Step::of(model, serving, Order::Listed);
+        match steps.last_mut() {
+            Some(last) if last.is_like(&fresh) => last.rungs.extend(fresh.rungs),
+            _ => steps.push(fresh),
+        }
     }
     for serving in platform {
-        add(&mut steps, step_of(serving, catalog.order(&serving.connection.group)), model, serving);
+        let fresh = Step::of(model, serving, catalog.order(&serving.connection.group));
+        match steps.iter_mut().find(|step| step.is_like(&fresh)) {
+            Some(step) => step.rungs.extend(fresh.rungs),
+            None => steps.push(fresh),
+        }
     }
     Ladder { steps }
 }
 
-fn step_of(serving: &Serving, order: Order) -> Step {
-    let connection = &serving.connection;
-    Step { group: connection.group.clone(), owner: connection.owner.clone(), order, rungs: Vec::new() }
-}
+impl Step {
+    fn of(model: &Arc<Model>, serving: &Serving, order: Order) -> Self {
+        let connection = &serving.connection;
+        let rung = Rung { model: Arc::clone(model), serving: serving.clone() };
+        Self { group: connection.group.clone(), owner: connection.owner.clone(), order, rungs: vec![rung] }
+    }
 
-/// Adds a rung to the step of its group and owner, which comes where its first rung came.
-fn add(steps: &mut Vec<Step>, fresh: Step, model: &Arc<Model>, serving: &Serving) {
-    let rung = Rung { model: Arc::clone(model), serving: serving.clone() };
-    let last_of_owner = steps.iter_mut().rev().find(|step| step.group == fresh.group && step.owner == fresh.owner);
-    match last_of_owner {
-        Some(step) => step.rungs.push(rung),
-        None => steps.push(Step { rungs: vec![rung], ..fresh }),
+    /// Whether the connections of both are of equal standing.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.group == other.group && self.owner == other.owner
     }
 }
 
