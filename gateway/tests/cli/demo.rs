@@ -170,7 +170,7 @@ async fn the_demo_answers_streams_fails_over_and_leaves_nothing_but_its_data() {
     let over = demo.calls[2].make().await;
     assert_eq!(over.status(), 200);
     let trail = header(&over, "x-headgate-attempts").to_owned();
-    assert!(trail.starts_with("failing/demo-flaky:rate_limited, healthy-") && trail.ends_with(":ok"), "{trail}");
+    assert!(trail.starts_with("failing/failover:rate_limited, healthy-") && trail.ends_with(":ok"), "{trail}");
 
     let left = balance(&data, 3).await;
     assert!(left < "5.00".parse().unwrap(), "nothing was charged: {left}");

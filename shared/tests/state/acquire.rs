@@ -1,5 +1,6 @@
 //! `acquire`: the first candidate that is open and has room.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use shared::state::admission::Place;
@@ -110,8 +111,8 @@ async fn a_lock_on_one_bucket_leaves_the_connections_other_buckets_open() {
     let a = open("a");
     let other = Candidate { model: model("n"), bucket: "n".parse().unwrap(), ..open("a") };
     table.attempt("q1", &a, Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Doubling }).await;
-    assert_eq!(taken(&table.acquire("q2", &[a.clone()]).await), None);
-    assert_eq!(taken(&table.acquire("q2", &[other.clone()]).await), Some(0));
+    assert_eq!(taken(&table.acquire("q2", from_ref(&a)).await), None);
+    assert_eq!(taken(&table.acquire("q2", from_ref(&other)).await), Some(0));
     table
         .attempt(
             "q3",
@@ -132,20 +133,20 @@ async fn when_a_lock_ends_exactly_one_probe_is_let_through_and_the_others_wait_f
     let a = open("a");
     table.attempt("q0", &a, Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Told(secs(5)) }).await;
     table.at(4_999).await;
-    assert_eq!(taken(&table.acquire("q1", &[a.clone()]).await), None);
+    assert_eq!(taken(&table.acquire("q1", from_ref(&a)).await), None);
     table.at(5_000).await;
-    let ask = table.acquire_ask("q1", &[a.clone()]);
+    let ask = table.acquire_ask("q1", from_ref(&a));
     let probe = Acquire::Acquired { index: 0, begun_ms: START + 5_000, expires_ms: START + 20_000, probe: Probe::Yes };
     for replica in 0..3 {
         assert_eq!(table.stores[replica].acquire(&ask).await.unwrap(), probe, "the same lease, the same answer");
     }
     let probing = Acquire::Closed { wait: secs(15), states: vec![RungState::Probing { wait: secs(15) }] };
-    assert_eq!(table.stores[1].acquire(&table.acquire_ask("q2", &[a.clone()])).await.unwrap(), probing);
+    assert_eq!(table.stores[1].acquire(&table.acquire_ask("q2", from_ref(&a))).await.unwrap(), probing);
     // The probe's replica dies: at exactly its expiry the next one may try.
     table.at(19_999).await;
-    assert_eq!(taken(&table.acquire("q2", &[a.clone()]).await), None);
+    assert_eq!(taken(&table.acquire("q2", from_ref(&a)).await), None);
     table.at(20_000).await;
-    assert!(matches!(table.acquire("q2", &[a.clone()]).await, Acquire::Acquired { probe: Probe::Yes, .. }));
+    assert!(matches!(table.acquire("q2", from_ref(&a)).await, Acquire::Acquired { probe: Probe::Yes, .. }));
 }
 
 #[tokio::test]
@@ -155,7 +156,7 @@ async fn a_lock_that_lasted_max_lock_lets_a_probe_through_however_far_its_end() 
     let hours = Length::Told(secs(25 * 3600));
     table.attempt("q0", &a, Mark::LockBucket { cause: LockCause::RateLimited, length: hours }).await;
     table.at(899_999).await;
-    assert_eq!(taken(&table.acquire("q1", &[a.clone()]).await), None);
+    assert_eq!(taken(&table.acquire("q1", from_ref(&a)).await), None);
     table.at(900_000).await;
     let (begun, probe) = table.take("q1", &a).await;
     assert_eq!(probe, Probe::Yes);
@@ -163,7 +164,7 @@ async fn a_lock_that_lasted_max_lock_lets_a_probe_through_however_far_its_end() 
     let again = Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Told(secs(30)) };
     assert_eq!(table.record("q1", &a, begun, again).await, Record::Recorded { closed: Some(secs(900)) });
     table.at(1_799_999).await;
-    assert_eq!(taken(&table.acquire("q2", &[a.clone()]).await), None);
+    assert_eq!(taken(&table.acquire("q2", from_ref(&a)).await), None);
     table.at(1_800_000).await;
     let (begun, _) = table.take("q2", &a).await;
     let success = Mark::Success { first_token: None };
@@ -182,7 +183,7 @@ async fn an_auth_lock_holds_for_the_credential_that_was_refused_only() {
         credential_mark: mark.into(),
     };
     table.attempt("q1", &old, refused("c1")).await;
-    assert_eq!(taken(&table.acquire("q2", &[old.clone()]).await), None);
+    assert_eq!(taken(&table.acquire("q2", from_ref(&old)).await), None);
     assert_eq!(table.take("q2", &new).await.1, Probe::No);
     table.at(1_000).await;
     table.attempt("q3", &new, refused("c2")).await;
@@ -258,8 +259,12 @@ async fn more_candidates_than_one_call_takes_are_asked_in_order() {
         assert_eq!(taken(&stand(&table, 0, &format!("q{n}"), &many).await), Some(n));
     }
     assert_eq!(stand(&table, 0, "w", &many).await, full(Some(1), 40));
+    table.record("q0", &many[0], START, Mark::Nothing).await;
+    assert_eq!(taken(&stand(&table, 0, "q38", &many).await), Some(38), "the same lease, though an earlier one is free");
+    assert_eq!(taken(&stand(&table, 0, "w", &many).await), Some(0));
+    assert_eq!(stand(&table, 0, "w2", &many).await, full(Some(1), 40));
     table.record("q39", &many[39], START, Mark::Nothing).await;
-    assert_eq!(taken(&stand(&table, 0, "w", &many).await), Some(39));
+    assert_eq!(taken(&stand(&table, 0, "w2", &many).await), Some(39));
     assert_eq!(table.text(&["EXISTS", "hg:{g:openai}:conn:c0:waiters"]).await, "0");
 }
 

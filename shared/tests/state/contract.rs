@@ -95,6 +95,7 @@ fn a_header_names_exactly_the_answers_the_body_gives() {
 
 #[test]
 fn a_script_is_sent_with_exactly_the_snippets_its_header_names_and_calls_each() {
+    let functions = Regex::new(r"local function (\w+)").unwrap();
     for script in &SCRIPTS {
         let (header, body) = parts(script);
         let uses = section(&header, "uses");
@@ -104,7 +105,6 @@ fn a_script_is_sent_with_exactly_the_snippets_its_header_names_and_calls_each() 
         assert_eq!(named, sent, "{}", script.name);
         for snippet in named {
             let text = lua(&format!("shared/{snippet}.lua"));
-            let functions = Regex::new(r"local function (\w+)").unwrap();
             let mut names = functions.captures_iter(&text).map(|found| format!("{}(", &found[1]));
             assert!(names.any(|call| body.contains(&call)), "{} does not call {snippet}", script.name);
         }

@@ -113,6 +113,11 @@ async fn no_place_is_taken_by_who_does_not_want_to_wait() {
     }
 }
 
+/// The next wake-up; fails if none comes.
+async fn heard(wakes: &mut mpsc::UnboundedReceiver<(String, String)>) -> (String, String) {
+    tokio::time::timeout(secs(5), wakes.recv()).await.expect("nobody was woken").unwrap()
+}
+
 /// The channel and text of each wake-up.
 async fn wakes(table: &Table) -> mpsc::UnboundedReceiver<(String, String)> {
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -146,7 +151,7 @@ async fn a_freed_slot_wakes_the_first_live_caller_on_its_own_replica() {
     stand(&table, 2, "q1").await;
     table.at(2_000).await;
     table.settle("q0", 0).await;
-    assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r2".into(), "q1".into()));
+    assert_eq!(heard(&mut wakes).await, ("hg:wake:r2".into(), "q1".into()));
     table.settle("q0", 0).await;
     assert_eq!(stand(&table, 2, "q1").await, Some(0));
     assert!(wakes.try_recv().is_err(), "a settlement that came twice wakes once");
@@ -164,10 +169,10 @@ async fn who_is_served_wakes_the_next_if_there_is_more_room() {
     stand(&table, 2, "q2").await;
     for name in ["a", "b"] {
         table.settle(name, 0).await;
-        assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r1".into(), "q1".into()), "the head has not come yet");
+        assert_eq!(heard(&mut wakes).await, ("hg:wake:r1".into(), "q1".into()), "the head has not come yet");
     }
     assert_eq!(stand(&table, 1, "q1").await, Some(0));
-    assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r2".into(), "q2".into()));
+    assert_eq!(heard(&mut wakes).await, ("hg:wake:r2".into(), "q2".into()));
 }
 
 #[tokio::test]
@@ -184,10 +189,10 @@ async fn who_is_served_at_one_connection_wakes_the_next_in_line_at_another_that_
     }
     for (name, at) in [("h1", &a), ("h2", &b)] {
         table.record(name, at, START, Mark::Nothing).await;
-        assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r1".into(), "q1".into()), "the head has not come yet");
+        assert_eq!(heard(&mut wakes).await, ("hg:wake:r1".into(), "q1".into()), "the head has not come yet");
     }
     let ask = table.acquire_ask("q1", &[a.clone(), b.clone()]);
     assert!(matches!(table.stores[1].acquire(&ask).await.unwrap(), Acquire::Acquired { index: 0, .. }));
-    assert_eq!(wakes.recv().await.unwrap(), ("hg:wake:r2".into(), "q2".into()), "of b it would not have heard");
+    assert_eq!(heard(&mut wakes).await, ("hg:wake:r2".into(), "q2".into()), "of b it would not have heard");
     assert!(wakes.try_recv().is_err(), "a is full");
 }

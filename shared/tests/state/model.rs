@@ -2,190 +2,28 @@
 //! very boundaries (±1 ms) of what the model knows. Every answer must be the model's, and the invariants must hold.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shared::ids::RequestId;
 use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, Length, LockCause, Mark, Record, RecordAsk, Sole};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
-use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
+use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
 
 use super::table::*;
 use account::Account;
 use group::Group;
+use ops::{Call, Op, Pick, Rules, credential_mark, op, rules};
 
 mod account;
 mod group;
 mod line;
+mod ops;
 
 const LABEL: &str = "2033";
-
-/// What may vary between runs.
-#[derive(Debug, Clone)]
-struct Rules {
-    rpm: u32,
-    cap: u32,
-    opening: i64,
-    spend_limit: i64,
-    overdraft: Overdraft,
-    max_lock: Duration,
-    connections: Vec<(Option<u32>, Option<u32>)>,
-}
-
-#[derive(Debug, Clone)]
-enum Op {
-    /// The clock moves on.
-    Wait {
-        us: i64,
-    },
-    /// The clock moves to the n-th of the coming boundaries, give or take.
-    Boundary {
-        nth: usize,
-        ms: i64,
-    },
-    Admit {
-        call: Call,
-        hold: i64,
-        place: Place,
-    },
-    LeaveKey {
-        call: Call,
-    },
-    RenewKey {
-        call: Call,
-        cost: i64,
-    },
-    Settle {
-        call: Call,
-        cost: i64,
-    },
-    SettleLapsed {
-        call: Call,
-    },
-    Credit {
-        receipt: u8,
-        amount: i64,
-    },
-    Acquire {
-        call: Call,
-        attempt: u32,
-        place: Place,
-        reversed: bool,
-        credential: u8,
-    },
-    Record {
-        call: Call,
-        attempt: u32,
-        connection: usize,
-        mark: Mark,
-    },
-    RenewConnection {
-        call: Call,
-        attempt: u32,
-        connection: usize,
-    },
-    LeaveGroup {
-        call: Call,
-    },
-}
-
-/// Who calls for which request, and whether the reply gets lost once.
-#[derive(Debug, Clone, Copy)]
-struct Call {
-    request: u8,
-    twice: bool,
-}
-
-fn rules() -> impl Strategy<Value = Rules> {
-    let limit = |max: u32| prop_oneof![1 => Just(None), 4 => (1..=max).prop_map(Some)];
-    let connection = (limit(2), limit(4));
-    let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
-    let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
-    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
-        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
-            rpm,
-            cap,
-            opening,
-            spend_limit,
-            overdraft,
-            max_lock,
-            connections,
-        },
-    )
-}
-
-fn call() -> impl Strategy<Value = Call> {
-    (0..9_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
-}
-
-fn place() -> impl Strategy<Value = Place> {
-    let wait = prop_oneof![Just(0), Just(2_000), Just(59_999), Just(60_000), Just(600_000)];
-    prop_oneof![1 => Just(Place::Pass), 3 => wait.prop_map(|ms| Place::Stand { max_wait: millis(ms) })]
-}
-
-fn mark() -> impl Strategy<Value = Mark> {
-    let length = prop_oneof![
-        2 => Just(Length::Doubling),
-        3 => prop_oneof![Just(1), Just(10), Just(60), Just(2_000)].prop_map(|s| Length::Told(secs(s))),
-    ];
-    let cause = prop_oneof![Just(LockCause::RateLimited), Just(LockCause::Billing), Just(LockCause::Auth)];
-    prop_oneof![
-        2 => Just(Mark::Nothing),
-        2 => Just(Mark::Committed),
-        4 => Just(Mark::Success { first_token: None }),
-        6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
-        2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
-        2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
-            Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
-        }),
-    ]
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
-    prop_oneof![
-        4 => wait.prop_map(|us| Op::Wait { us }),
-        6 => (0..12_usize, -1..=1_i64).prop_map(|(nth, ms)| Op::Boundary { nth, ms }),
-        8 => (call(), prop_oneof![Just(-1), 0..30_i64], place())
-            .prop_map(|(call, hold, place)| Op::Admit { call, hold, place }),
-        1 => call().prop_map(|call| Op::LeaveKey { call }),
-        3 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::RenewKey { call, cost }),
-        4 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::Settle { call, cost }),
-        3 => call().prop_map(|call| Op::SettleLapsed { call }),
-        1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
-        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
-            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
-        ),
-        9 => (call(), 1..3_u32, 0..3_usize, mark())
-            .prop_map(|(call, attempt, connection, mark)| Op::Record { call, attempt, connection, mark }),
-        2 => (call(), 1..3_u32, 0..3_usize)
-            .prop_map(|(call, attempt, connection)| Op::RenewConnection { call, attempt, connection }),
-        1 => call().prop_map(|call| Op::LeaveGroup { call }),
-    ]
-}
-
-fn credential_mark(number: u8) -> Arc<str> {
-    format!("c{number}").into()
-}
-
-impl Call {
-    fn name(self) -> String {
-        format!("q{}", self.request)
-    }
-
-    /// Each request belongs to one replica.
-    fn replica(self) -> usize {
-        usize::from(self.request) % 3
-    }
-
-    fn times(self) -> usize {
-        if self.twice { 2 } else { 1 }
-    }
-}
 
 /// One run: the real store and the model beside it.
 struct Game<'a> {
@@ -196,6 +34,8 @@ struct Game<'a> {
     group: Group,
     /// When each attempt began, as its caller was told.
     begun: BTreeMap<String, i64>,
+    /// How often each request number was used before.
+    generations: [u32; 7],
 }
 
 impl<'a> Game<'a> {
@@ -211,7 +51,7 @@ impl<'a> Game<'a> {
         };
         table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
         let (account, group) = (Account::new(&rules), Group::new(&rules));
-        Self { table, rules, us: 0, account, group, begun: BTreeMap::new() }
+        Self { table, rules, us: 0, account, group, begun: BTreeMap::new(), generations: [0; 7] }
     }
 
     fn now_ms(&self) -> i64 {
@@ -233,8 +73,8 @@ impl<'a> Game<'a> {
             Op::Boundary { nth, ms } => self.go_to_boundary(nth, ms).await,
             Op::Admit { call, hold, place } => self.admit(call, hold, place).await?,
             Op::LeaveKey { call } => {
-                self.store(call).leave_key(&self.table.account, &self.table.key, &id(call)).await.unwrap();
-                self.account.line.leave(&call.name());
+                self.store(call).leave_key(&self.table.account, &self.table.key, &self.id(call)).await.unwrap();
+                self.account.line.leave(&self.name(call));
             }
             Op::RenewKey { call, cost } => self.renew_key(call, cost).await?,
             Op::Settle { call, cost } => self.settle(call, cost).await?,
@@ -248,15 +88,19 @@ impl<'a> Game<'a> {
             Op::Acquire { call, attempt, place, reversed, credential } => {
                 self.acquire(call, attempt, place, reversed, credential).await?;
             }
-            Op::Record { call, attempt, connection, mark } => self.record(call, attempt, connection, mark).await?,
-            Op::RenewConnection { call, attempt, connection } => {
-                self.renew_connection(call, attempt, connection).await?;
+            Op::Record { call, lease, mark } => {
+                let (lease, number) = self.picked(call, lease);
+                self.record(call, lease, number, mark).await?;
+            }
+            Op::RenewConnection { call, lease } => {
+                let (lease, number) = self.picked(call, lease);
+                self.renew_connection(call, lease, number).await?;
             }
             Op::LeaveGroup { call } => {
                 let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
                 let connections = candidates.iter().map(|candidate| &candidate.connection);
-                self.store(call).leave_group(&self.table.group, connections, &id(call)).await.unwrap();
-                self.group.leave(&call.name());
+                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                self.group.leave(&self.name(call));
             }
         }
         self.account.check(self.now_us())?;
@@ -265,6 +109,31 @@ impl<'a> Game<'a> {
 
     fn store(&self, call: Call) -> &'a shared::state::Store {
         &self.table.stores[call.replica()]
+    }
+
+    fn name(&self, call: Call) -> String {
+        let number = usize::from(call.request);
+        format!("q{number}-{}", self.generations[number])
+    }
+
+    fn id(&self, call: Call) -> RequestId {
+        request(&self.name(call))
+    }
+
+    /// A lease and the number of its connection.
+    fn picked(&self, call: Call, pick: Pick) -> (LeaseId, usize) {
+        let held = self.group.held();
+        match pick {
+            Pick::Held { nth } if !held.is_empty() => {
+                let (text, number) = &held[nth % held.len()];
+                let (name, attempt) = text.split_once(':').unwrap();
+                (lease(name, attempt.parse().unwrap()), *number)
+            }
+            Pick::Held { .. } => (lease(&self.name(call), 1), 0),
+            Pick::Stray { attempt, connection } => {
+                (lease(&self.name(call), attempt), connection % self.rules.connections.len())
+            }
+        }
     }
 
     async fn go_to(&mut self, us: i64) {
@@ -284,13 +153,16 @@ impl<'a> Game<'a> {
     }
 
     async fn admit(&mut self, call: Call, hold: i64, place: Place) -> Result<(), TestCaseError> {
+        if self.account.is_settled(&self.name(call)) && !call.twice {
+            self.generations[usize::from(call.request)] += 1;
+        }
         let span = Some(month(LABEL, 0, 1 << 40));
         let hold_ask = if hold < 0 { Hold::Free } else { Hold::AtMost(nanos(hold)) };
-        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&call.name()) };
+        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&self.name(call)) };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).admit(&ask).await.unwrap();
-            let (expected, writes) = self.account.admit(&call.name(), hold, place, self.us);
+            let (expected, writes) = self.account.admit(&self.name(call), hold, place, self.us);
             prop_assert_eq!(answer, expected);
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -300,24 +172,24 @@ impl<'a> Game<'a> {
     }
 
     async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let cost = self.account.affordable(&call.name(), cost);
+        let cost = self.account.affordable(&self.name(call), cost);
         let progress = Progress { cost: nanos(cost), ..Progress::default() };
-        let lease = KeyLease { key: self.table.key.clone(), request: id(call), progress };
+        let lease = KeyLease { key: self.table.key.clone(), request: self.id(call), progress };
         for _ in 0..call.times() {
             let lost = self.store(call).renew_keys(&self.table.account, std::slice::from_ref(&lease)).await.unwrap();
-            let kept = self.account.renew(&call.name(), cost, self.now_ms());
+            let kept = self.account.renew(&self.name(call), cost, self.now_ms());
             prop_assert_eq!(lost.is_empty(), kept);
         }
         Ok(())
     }
 
     async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let cost = self.account.affordable(&call.name(), cost);
+        let cost = self.account.affordable(&self.name(call), cost);
         let span = Some(month(LABEL, 0, 1 << 40));
-        let settlement = Settlement { span, ..self.table.settlement(&call.name(), cost) };
+        let settlement = Settlement { span, ..self.table.settlement(&self.name(call), cost) };
         for _ in 0..call.times() {
             let answer = self.store(call).settle(&settlement).await.unwrap();
-            prop_assert_eq!(answer, self.account.settle(&call.name(), cost));
+            prop_assert_eq!(answer, self.account.settle(&self.name(call), cost));
         }
         Ok(())
     }
@@ -326,15 +198,15 @@ impl<'a> Game<'a> {
         let lapsed = LapsedRequest {
             account: self.table.account.clone(),
             key: self.table.key.clone(),
-            request: id(call),
+            request: self.id(call),
             span: Some(month(LABEL, 0, 1 << 40)),
         };
         let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
-        let due = self.account.lapsed(&call.name(), self.now_ms());
+        let due = self.account.lapsed(&self.name(call), self.now_ms());
         prop_assert_eq!(seen.contains(&lapsed), due);
         for _ in 0..call.times() {
             let answer = self.table.store().settle_lapsed(&lapsed).await.unwrap();
-            prop_assert_eq!(answer, self.account.settle_lapsed(&call.name(), self.now_ms()));
+            prop_assert_eq!(answer, self.account.settle_lapsed(&self.name(call), self.now_ms()));
         }
         Ok(())
     }
@@ -351,7 +223,7 @@ impl<'a> Game<'a> {
         if reversed {
             order.reverse();
         }
-        let lease = lease(&call.name(), attempt);
+        let lease = lease(&self.name(call), attempt);
         let candidates = order.iter().map(|number| self.candidate(*number, credential)).collect();
         let ask = AcquireAsk {
             group: self.table.group.clone(),
@@ -363,7 +235,7 @@ impl<'a> Game<'a> {
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            let asked = group::Ask { lease: lease.to_string(), member: call.name(), place, credential };
+            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
             if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
@@ -376,15 +248,13 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn record(&mut self, call: Call, attempt: u32, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
-        let connection = connection % self.rules.connections.len();
-        let lease = lease(&call.name(), attempt);
+    async fn record(&mut self, call: Call, lease: LeaseId, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
         let ask = RecordAsk {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
-            ..self.table.record_ask(&call.name(), &at, begun_ms, mark.clone())
+            ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
@@ -400,10 +270,8 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn renew_connection(&mut self, call: Call, attempt: u32, connection: usize) -> Result<(), TestCaseError> {
-        let number = connection % self.rules.connections.len();
-        let held =
-            ConnectionLease { connection: self.candidate(number, 1).connection, lease: lease(&call.name(), attempt) };
+    async fn renew_connection(&mut self, call: Call, lease: LeaseId, number: usize) -> Result<(), TestCaseError> {
+        let held = ConnectionLease { connection: self.candidate(number, 1).connection, lease };
         for _ in 0..call.times() {
             let lost =
                 self.store(call).renew_connections(&self.table.group, std::slice::from_ref(&held)).await.unwrap();
@@ -441,10 +309,6 @@ impl<'a> Game<'a> {
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
         Ok(())
     }
-}
-
-fn id(call: Call) -> RequestId {
-    request(&call.name())
 }
 
 #[test]

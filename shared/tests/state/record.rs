@@ -1,9 +1,11 @@
 //! `record`: what an outcome closes and reopens.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use shared::state::capacity::{
-    Acquire, Candidate, Length, LockCause, Mark, Probe, Record, RungState, Sole, Unlock, Unlocked,
+    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, Record, RecordAsk, RungState, Sole, Unlock,
+    Unlocked,
 };
 
 use super::table::*;
@@ -22,7 +24,7 @@ fn closed(wait: Duration) -> Record {
 const OPEN: Record = Record::Recorded { closed: None };
 
 async fn state(table: &Table, at: &Candidate) -> Option<RungState> {
-    match table.acquire("look", std::slice::from_ref(at)).await {
+    match table.acquire("look", from_ref(at)).await {
         Acquire::Closed { states, .. } => Some(states[0].clone()),
         Acquire::Acquired { begun_ms, .. } => {
             table.record("look", at, begun_ms, Mark::Nothing).await;
@@ -94,7 +96,7 @@ async fn a_probe_that_sees_content_opens_the_rung_before_its_stream_ends() {
     let (begun, _) = table.take("probe", &a).await;
     assert_eq!(table.record("probe", &a, begun, Mark::Committed).await, OPEN);
     assert_eq!(table.take("q1", &a).await.1, Probe::No);
-    let answer = table.acquire("q2", std::slice::from_ref(&a)).await;
+    let answer = table.acquire("q2", from_ref(&a)).await;
     assert!(matches!(answer, Acquire::Full { .. }), "the probe keeps its slot: {answer:?}");
     assert_eq!(table.record("probe", &a, begun, SUCCESS).await, OPEN);
 }
@@ -239,6 +241,29 @@ async fn a_failed_probe_cools_at_once_and_longer() {
 }
 
 #[tokio::test]
+async fn the_later_end_of_a_cooldown_wins_over_a_shorter_draw_of_the_jitter() {
+    let table = Table::new().await;
+    let a = open("a");
+    for _ in 0..3 {
+        table.attempt("q", &a, FAILURE).await;
+    }
+    // Probes are let through every second, long before the end.
+    let max_lock = secs(1);
+    let mut last = None;
+    for n in 1..=8 {
+        table.at(n * 1_000).await;
+        let ask = AcquireAsk { max_lock, ..table.acquire_ask("q", from_ref(&a)) };
+        let Acquire::Acquired { begun_ms, .. } = table.store().acquire(&ask).await.unwrap() else { panic!("{n}") };
+        let mut ask = RecordAsk { max_lock, ..table.record_ask("q", &a, begun_ms, FAILURE) };
+        ask.jitter_percent = if n < 8 { 120 } else { 80 };
+        table.store().record(&ask).await.unwrap();
+        let end = table.text(&["HGET", "hg:{g:openai}:conn:a:model:m:cooldown", "until"]).await;
+        assert!(n < 8 || last == Some(end.clone()), "{last:?} became {end}");
+        last = Some(end);
+    }
+}
+
+#[tokio::test]
 async fn failures_of_attempts_that_began_before_the_cooldown_count_nothing() {
     let table = Table::new().await;
     let a = open("a");
@@ -278,7 +303,7 @@ async fn unlock_opens_at_once_on_every_replica() {
     let what = Unlock::Bucket(&a.bucket);
     assert_eq!(table.store().unlock(&table.group, &a.connection, what).await.unwrap(), Unlocked::Opened);
     assert_eq!(
-        table.stores[2].acquire(&table.acquire_ask("q2", &[a.clone()])).await.unwrap(),
+        table.stores[2].acquire(&table.acquire_ask("q2", from_ref(&a))).await.unwrap(),
         Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No }
     );
     assert_eq!(table.store().unlock(&table.group, &a.connection, what).await.unwrap(), Unlocked::Nothing);

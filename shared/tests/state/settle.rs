@@ -1,5 +1,7 @@
 //! `settle`: once per request id, to the nano-dollar, also for requests whose replica died.
 
+use std::slice::from_ref;
+
 use shared::money::Tokens;
 use shared::state::admission::{AdmitAsk, Hold};
 use shared::state::leases::{KeyLease, Progress};
@@ -127,7 +129,7 @@ async fn a_dead_replicas_request_is_settled_once_at_its_last_progress() {
     let progress =
         Progress { served_model: Some(model("n")), connection: Some(connection("a")), tokens, cost: nanos(4) };
     let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
-    table.store().renew_keys(&table.account, &[lease.clone()]).await.unwrap();
+    table.store().renew_keys(&table.account, from_ref(&lease)).await.unwrap();
     table.at(19_999).await;
     assert!(table.store().lapsed(&table.account).await.unwrap().is_empty());
     table.at(20_000).await;

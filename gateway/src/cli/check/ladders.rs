@@ -27,7 +27,7 @@ struct Shown {
 
 /// The ladders of a model, each under the callers who climb it.
 pub(super) fn of_model(config: &Config, catalog: &Catalog, name: &ModelName, model: &Model) -> String {
-    let mut text = format!("\n{name}{}, {}\n", aliases(config, name), price(model.price.as_ref()));
+    let mut text = format!("{name}{}, {}\n", aliases(config, name), price(model.price.as_ref()));
     let Some(ready) = catalog.model(name.as_str()) else { return text };
     if ready.serving.is_empty() {
         let written = config.connections.values().any(|connection| connection.models.contains_key(name));

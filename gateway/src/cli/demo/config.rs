@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 /// The client key of the demo.
 pub(super) const SECRET: &str = "hg-demo-key";
 /// The model that always works.
-pub(super) const STEADY: &str = "demo-chat";
+pub(super) const STEADY: &str = "demo";
 /// The model whose preferred connection always fails.
-pub(super) const FLAKY: &str = "demo-flaky";
+pub(super) const FLAKY: &str = "failover";
 /// Where a replica listens is told to it apart: the file is the same for both.
 pub(super) const LISTEN: &str = "HEADGATE_LISTEN";
 /// The same for the admin plane.
@@ -36,26 +36,26 @@ connections:
     priority: 1
     max_concurrent: 4
     rpm: 120
-    models: [demo-chat, demo-flaky]
+    models: [demo, failover]
   - id: healthy-b
     provider: fake
     api_key: demo-healthy-b
     priority: 1
     max_concurrent: 4
     rpm: 120
-    models: [demo-chat, demo-flaky]
-  # One whose upstream always answers 429. It is preferred, so each request for demo-flaky begins there unless it is locked.
+    models: [demo, failover]
+  # One whose upstream always answers 429. It is preferred, so each request for failover begins there unless it is locked.
   - id: failing
     provider: fake
     api_key: demo-failing
     priority: 0
     max_concurrent: 4
     rpm: 120
-    models: [demo-flaky]
+    models: [failover]
 
 models:
-  demo-chat:  {provider: fake, price: {input: 2.50, cached_input: 0.25, output: 10.00}}   # dollars per million tokens
-  demo-flaky: {provider: fake, price: {input: 2.50, cached_input: 0.25, output: 10.00}}
+  demo:     {provider: fake, price: {input: 2.50, cached_input: 0.25, output: 10.00}}   # dollars per million tokens
+  failover: {provider: fake, price: {input: 2.50, cached_input: 0.25, output: 10.00}}
 
 accounts:
   - {id: demo, balance: 5.00}   # credited once, however often the demo is started

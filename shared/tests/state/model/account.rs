@@ -9,7 +9,8 @@ use shared::state::records::Overdraft;
 use shared::state::settlement::{Settle, SettleLapsed};
 
 use super::line::{Line, Window};
-use super::{Rules, START, millis, nanos};
+use super::ops::Rules;
+use super::{START, millis, nanos};
 
 #[derive(Debug)]
 enum Request {
@@ -58,6 +59,10 @@ impl Account {
 
     fn live(&self, now: i64) -> usize {
         self.leases.values().filter(|end| **end > now).count()
+    }
+
+    pub(super) fn is_settled(&self, name: &str) -> bool {
+        matches!(self.requests.get(name), Some(Request::Settled))
     }
 
     /// What may be charged so that an account without overdraft never dips: at most the hold.

@@ -7,7 +7,8 @@ use shared::state::admission::Place;
 use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, Record, RungState, Sole};
 
 use super::line::{Line, Window};
-use super::{Rules, START, credential_mark, millis};
+use super::ops::{Rules, credential_mark};
+use super::{START, millis};
 
 const MINUTE: i64 = 60_000;
 
@@ -214,6 +215,12 @@ impl Group {
         Self { connections: rules.connections.iter().map(connection).collect(), max_lock }
     }
 
+    /// All leases that were not given back or reaped, with the numbers of their connections.
+    pub(super) fn held(&self) -> Vec<(String, usize)> {
+        let numbered = self.connections.iter().enumerate();
+        numbered.flat_map(|(number, one)| one.leases.keys().map(move |lease| (lease.clone(), number))).collect()
+    }
+
     /// The answer, and whether anything but lines and lapsed leases was written.
     pub(super) fn acquire(&mut self, ask: &Ask, order: &[usize], us: i64) -> (Acquire, bool) {
         let now = START + us / 1000;
@@ -303,7 +310,9 @@ impl Group {
         match mark {
             Mark::Nothing => {}
             Mark::Committed | Mark::Success { .. } => {
-                [&mut *lock, &mut *bucket, &mut *cooldown].into_iter().for_each(|one| one.succeed(now, begun));
+                for closure in [&mut *lock, &mut *bucket, &mut *cooldown] {
+                    closure.succeed(now, begun);
+                }
                 if let (Mark::Success { .. }, Some((_, oks, since))) = (mark, &mut cooldown.count)
                     && now - *since < MINUTE
                 {
