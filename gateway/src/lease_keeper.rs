@@ -379,3 +379,6 @@ fn progress(tally: &Tally) -> Progress {
         cost: bill.cost,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,3 +225,106 @@ fn span_at(limit: &SpendLimit, now_ms: i64) -> Option<SpendSpan> {
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+    use shared::state::records::{KeyRights, MoneyLimit, Overdraft};
+
+    use super::*;
+    use crate::catalog::tests::catalog;
+    use crate::dialect::Dialect;
+    use crate::dialect::openai::request::peek;
+    use crate::flow::plan::{Means, Platform, plan};
+
+    const FILE: &str = "
+providers: {p: {dialect: openai, base_url: http://localhost:1}}
+models:
+  paid: {provider: p, price: {input: 1, cache_write: 2, output: 10, reasoning: 12}}
+  free: {provider: p, price: {input: 0, output: 0}}
+  unpriced: {provider: p}
+aliases: {quick: paid}
+connections:
+  - {id: c, provider: p, api_key: k}
+  - {id: own, provider: p, api_key: k, owner: acme, models: [paid]}
+accounts: [{id: acme}]
+";
+
+    fn caller(money: MoneyLimit, models: &[&str]) -> CallerRecord {
+        let rights = KeyRights { models: models.iter().map(|&text| text.to_owned()).collect(), ..KeyRights::default() };
+        CallerRecord {
+            account: "acme".parse().unwrap(),
+            key: "ci".parse().unwrap(),
+            rev: "".into(),
+            rights,
+            overdraft: Overdraft::None,
+            money,
+            residency: None,
+        }
+    }
+
+    /// What is held for a request with 100 bytes of messages, by an account that may use these connections.
+    fn hold(caller: &CallerRecord, model: &str, fields: &str, platform: Platform) -> Result<Hold, Refusal> {
+        let body = format!(r#"{{"model":"{model}"{fields},"messages":[{{"role":"user","content":"{:72}"}}]}}"#, "hi");
+        let body = Bytes::from(body);
+        let peek = peek(&body).unwrap();
+        assert_eq!(peek.prompt_chars, 100);
+        let wanted = Wanted { dialect: Dialect::OpenAi, peek, body, forwarded: HeaderMap::new() };
+        let catalog = catalog(FILE);
+        let model = catalog.model(model).unwrap();
+        let ladder = plan(&catalog, Means { account: &caller.account, byok: &[], platform }, model);
+        may_use(caller, Asked { wanted: &wanted, model, ladder: &ladder, gone: &CancellationToken::new() })
+    }
+
+    #[test]
+    fn a_key_with_patterns_may_use_what_they_match_by_name_or_by_the_alias_it_wrote() {
+        let uses =
+            |models: &[&str], model| hold(&caller(MoneyLimit::Unlimited, models), model, "", Platform::Allowed).is_ok();
+        assert!(uses(&[], "paid") && uses(&["pa*"], "paid") && uses(&["x", "*id"], "paid"));
+        assert!(uses(&["quick"], "quick") && uses(&["paid"], "quick"), "either name will do");
+        assert!(!uses(&["quick"], "paid"), "an alias does not open the model's own name");
+        assert!(!uses(&["pai"], "paid") && !uses(&["Paid"], "paid") && !uses(&["free"], "paid"));
+    }
+
+    #[test]
+    fn what_is_held_is_the_most_the_request_can_cost() {
+        let caller = caller(MoneyLimit::Limited, &[]);
+        let held = |fields: &str| match hold(&caller, "paid", fields, Platform::Allowed) {
+            Ok(Hold::AtMost(amount)) => amount.nanos(),
+            other => panic!("{other:?}"),
+        };
+        // 100 bytes are at most 100 tokens, of the dearest kind: 2,000 nano-dollars each, and 12,000 each of the output's.
+        assert_eq!(held(r#","max_tokens":50"#), 100 * 2_000 + 50 * 12_000);
+        assert_eq!(held(r#","max_completion_tokens":50,"n":3"#), 100 * 2_000 + 150 * 12_000);
+        assert_eq!(held(""), 100 * 2_000 + 4_096 * 12_000);
+        assert!(held(&format!(r#","max_tokens":{}"#, u64::MAX)) > 0, "too much is still a bound");
+    }
+
+    #[test]
+    fn a_model_without_a_price_is_refused_where_money_counts_and_a_free_one_never() {
+        let (limited, unlimited) = (caller(MoneyLimit::Limited, &[]), caller(MoneyLimit::Unlimited, &[]));
+        let no_price = Err(Refusal::NoPrice { model: "unpriced".into() });
+        assert_eq!(hold(&limited, "unpriced", "", Platform::Allowed), no_price);
+        let mut spending = unlimited.clone();
+        let limit = NanoDollars::new(1).unwrap();
+        spending.rights.spend = Some(SpendLimit { limit, period: "month".into(), zone: "UTC".into() });
+        assert_eq!(hold(&spending, "unpriced", "", Platform::Allowed), no_price);
+        assert!(hold(&unlimited, "unpriced", "", Platform::Allowed).is_ok());
+        assert_eq!(hold(&limited, "free", "", Platform::Allowed), Ok(Hold::Free));
+    }
+
+    #[test]
+    fn own_connections_cost_no_money_of_ours() {
+        let caller = caller(MoneyLimit::Limited, &[]);
+        assert_eq!(hold(&caller, "paid", "", Platform::Denied), Ok(Hold::Free));
+    }
+
+    #[test]
+    fn a_model_that_nobody_serves_to_this_key_is_unknown_unless_it_is_forbidden_anyway() {
+        let unknown = Err(Refusal::UnknownModel { model: "free".into() });
+        assert_eq!(hold(&caller(MoneyLimit::Limited, &[]), "free", "", Platform::Denied), unknown);
+        let forbidden = Err(Refusal::ModelNotAllowed { model: "free".into() });
+        assert_eq!(hold(&caller(MoneyLimit::Limited, &["paid"]), "free", "", Platform::Denied), forbidden);
+    }
+}

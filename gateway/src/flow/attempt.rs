@@ -100,6 +100,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// For a caller who named the model like this and wants the usage chunk or not.
+    pub fn new(model: CallerModel, usage_chunk: UsageChunk) -> Self {
+        Self { model, usage_chunk }
+    }
+
     /// One event as the caller gets it; `None` if it does not.
     pub fn write(&self, data: &[u8], chunk: &stream::Chunk) -> Option<Bytes> {
         stream::write(data, chunk, &self.model, self.usage_chunk)
@@ -252,8 +257,7 @@ impl Exchange<'_> {
         }
         let mut scanner = Scanner::new();
         let mut state = StreamState::new();
-        let writer =
-            Writer { model: CallerModel::new(&self.wanted.peek.model), usage_chunk: self.wanted.peek.usage_chunk };
+        let writer = Writer::new(CallerModel::new(&self.wanted.peek.model), self.wanted.peek.usage_chunk);
         let mut held = BytesMut::new();
         loop {
             while let Some(event) = scanner.next().map_err(|_| Transport::NotTheFormat)? {

@@ -281,3 +281,6 @@ impl Drop for Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
