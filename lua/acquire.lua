@@ -28,7 +28,7 @@ local function acquire(KEYS, ARGV)
   local now, us = clock()
   local count = #KEYS / 7
 
-  local lines = {}
+  local rare = {}
   for index = 0, count - 1 do
     local k = index * 7
     local expires = tonumber(call('ZSCORE', KEYS[k + 4], lease))
@@ -39,20 +39,22 @@ local function acquire(KEYS, ARGV)
       end
       return {'acquired', index, expires - 15000, expires, probe}
     end
-    lines[index + 1] = KEYS[k + 6]
+    local r = index * 4
+    rare[r + 1], rare[r + 2], rare[r + 3], rare[r + 4] = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 6]
   end
-  local any_line = call('EXISTS', unpack(lines)) > 0
+  -- One look for all: most of the time nothing is closed and nobody waits.
+  local quiet = call('EXISTS', unpack(rare)) == 0
 
   local states, aheads, standing, full, soonest = {}, {}, {}, false, -1
   for index = 0, count - 1 do
     local k, a = index * 7, 5 + index * 3
     local lock, bucket_lock, cooldown, leases, rpm_log = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]
     local max_concurrent, rpm, mark = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3]
-    local word, wait, due = rung_state(lock, bucket_lock, cooldown, now, max_lock, mark)
-    local newest
+    local word, wait, due, newest = nil, 0, false, nil
+    if not quiet then word, wait, due = rung_state(lock, bucket_lock, cooldown, now, max_lock, mark) end
     if not word then
       local ahead, stands, held = 0, false, 0
-      if any_line then ahead, stands = line_ahead(KEYS[k + 6], KEYS[k + 7], member, now) end
+      if not quiet then ahead, stands = line_ahead(KEYS[k + 6], KEYS[k + 7], member, now) end
       if max_concurrent >= 0 then held = call('ZCARD', leases) end
       if max_concurrent < 0 or held + ahead >= max_concurrent then
         held = held - call('ZREMRANGEBYSCORE', leases, '-inf', now)
@@ -75,7 +77,7 @@ local function acquire(KEYS, ARGV)
             end
           end
         end
-        if any_line then
+        if not quiet then
           for other = 0, count - 1 do
             local o = other * 7
             if line_leave(KEYS[o + 6], KEYS[o + 7], member) == 1 then

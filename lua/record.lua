@@ -22,7 +22,7 @@
 -- returns  {'recorded', wait_ms or -1} | {'already'}
 -- holds    Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
 --          wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing.
--- caller   shared/src/state/capacity.rs
+-- caller   shared/src/state/capacity/outcome.rs
 local function record(KEYS, ARGV)
   local lock, bucket_lock, cooldown, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
   local waiters, alive, health = KEYS[5], KEYS[6], KEYS[7]

@@ -61,8 +61,8 @@ local function settle(KEYS, ARGV)
   end
 
   local freed = call('ZREM', leases, request_id)
-  local money = open[2] or call('HGET', account, 'money')
-  if money == 'limited' and open[3] ~= '0' then
+  local limited = (open[2] or call('HGET', account, 'money')) ~= 'unlimited'
+  if limited and open[3] ~= '0' then
     local hold = tonumber(call('HGET', reserved, request_id))
     if hold then
       call('HDEL', reserved, request_id)
@@ -76,7 +76,7 @@ local function settle(KEYS, ARGV)
   end
 
   local charged = tonumber(cost) > 0
-  local balance = money == 'limited' and tonumber(call('GET', balance_key))
+  local balance = limited and tonumber(call('GET', balance_key))
   if balance and charged then balance = call('DECRBY', balance_key, cost) end
   if charged and label ~= '' and call('INCRBY', spend, cost) == tonumber(cost) then
     -- The first charge of a period, or the counter was lost.

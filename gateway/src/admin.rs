@@ -48,6 +48,7 @@ async fn guard(State(token): State<AdminToken>, request: Request, next: Next) ->
 }
 
 async fn metrics(State(app): State<Shared>) -> Response {
+    app.metrics.store_down.set(app.store.link().is_away().into());
     ([(header::CONTENT_TYPE, OPENMETRICS)], app.metrics.text()).into_response()
 }
 

@@ -38,3 +38,34 @@ pub struct App {
     /// Cancelled when the drain is over: streams still running end with an error event.
     pub cut: CancellationToken,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use shared::ids::ReplicaId;
+    use shared::state::link::Link;
+
+    use super::*;
+    use crate::catalog::tests::catalog;
+
+    /// An application whose Redis is at `url`; nothing is started.
+    pub(crate) fn app(url: &str) -> Shared {
+        let link = Link::open(url, Duration::from_millis(200), 2).unwrap();
+        let store = Store::new(link.clone(), "hg", ReplicaId::fresh());
+        let metrics = Arc::new(Metrics::new());
+        let file = "providers: {p: {dialect: openai, base_url: http://localhost:1}}\nmodels: {m: {provider: p}}\n\
+                    connections: [{id: c, provider: p, api_key: k}]\n";
+        Arc::new(App {
+            catalog: ArcSwap::from_pointee(catalog(file)),
+            waker: Waker::start(link, store.wake_channel()),
+            upstream: Client::new(Duration::from_secs(1)).unwrap(),
+            keeper: LeaseKeeper::new(store.clone(), Arc::clone(&metrics)),
+            callers: Callers::new(store.clone()),
+            metrics,
+            draining: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            store,
+        })
+    }
+}

@@ -229,3 +229,27 @@ fn own_rule(rule: &shared::config::ErrorRule) -> OwnRule {
     };
     OwnRule { status: rule.status, contains: rule.contains.clone(), class }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The catalog of a file's text, to which Redis is added.
+    pub(crate) fn catalog(yaml: &str) -> Catalog {
+        let yaml = format!("redis: {{url: \"redis://127.0.0.1:1\"}}\n{yaml}");
+        let config = shared::config::parse(&yaml, std::path::Path::new("test.yaml"), &|_| None);
+        Catalog::new(&config.unwrap_or_else(|faults| panic!("{}", shared::config::report(&faults)))).unwrap()
+    }
+
+    #[test]
+    fn a_credential_is_never_shown() {
+        let catalog = catalog(
+            "providers: {p: {dialect: openai, base_url: http://localhost:1/v1/}}\nmodels: {m: {provider: p}}\n\
+             connections: [{id: c, provider: p, api_key: sk-canary}]\n",
+        );
+        let connection = &catalog.model("m").unwrap().serving[0].connection;
+        assert_eq!(connection.credential["authorization"], "Bearer sk-canary");
+        assert_eq!(&*connection.base_url, "http://localhost:1/v1");
+        assert!(!format!("{catalog:?}").contains("canary"));
+    }
+}

@@ -10,6 +10,8 @@ use crate::telemetry;
 
 mod check;
 mod demo;
+mod health;
+mod table;
 
 /// An LLM gateway cluster: any replica, the same decision.
 #[derive(Debug, Parser)]
@@ -25,6 +27,8 @@ enum Command {
     Serve(ConfigFile),
     /// Check a configuration and print each model's ladder.
     Check(check::Check),
+    /// Ask the replica on this machine whether it is alive: exit code 0 or 1.
+    Health(health::Health),
     /// Try Headgate: a private Redis, a fake upstream and two replicas in one command.
     Demo(demo::Demo),
 }
@@ -45,6 +49,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(file) => serve(&file),
         Command::Check(command) => command.run(),
+        Command::Health(command) => command.run(),
         Command::Demo(command) => command.run(),
     }
 }

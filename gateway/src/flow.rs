@@ -8,13 +8,13 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
-use shared::ids::{ModelName, SecretHash};
+use shared::ids::ModelName;
 use shared::state::settlement::Outcome;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::app::Shared;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Model};
 use crate::dialect::Dialect;
 use crate::dialect::openai::request::{self, Peek};
 use crate::error::{BadRequest, Fault, Refusal};
@@ -28,21 +28,24 @@ pub mod climb;
 pub mod commit;
 pub mod held;
 pub mod journey;
+pub mod offer;
 pub mod plan;
 pub mod record;
 pub mod relay;
 pub mod settle;
 pub mod tally;
 
-use admit::{Admission, Asked, Known};
+use admit::{Admission, Asked};
 use attempt::Exchange;
+use authenticate::{Known, Read, authenticate, authenticate_again};
 use climb::Climb;
 use journey::Journey;
-use plan::{Means, Platform};
+use plan::{Ladder, Means, Platform};
 use relay::Ends;
+use settle::Open;
 
 /// A client's record can change while it is being admitted; that often in a row it does not.
-const LOOK_UPS_MAX: u32 = 4;
+const LOOK_UPS_MAX: u32 = 5;
 
 /// Headers of a caller that an upstream gets, besides our own.
 const FORWARDED: [&str; 1] = ["openai-beta"];
@@ -80,7 +83,8 @@ impl From<Refusal> for Fall {
 /// Answers one request.
 pub async fn answer(app: Shared, dialect: Dialect, request: Request) -> Response {
     // The line runs in a task of its own: when the caller hangs up, only this future is dropped, and what was begun is ended.
-    let gone = CancellationToken::new();
+    // The end of a drain counts as a hang-up, too.
+    let gone = app.cut.child_token();
     let _hang_up = gone.clone().drop_guard();
     let span = tracing::info_span!(
         "request",
@@ -95,15 +99,24 @@ pub async fn answer(app: Shared, dialect: Dialect, request: Request) -> Response
         headgate.outcome = tracing::field::Empty,
     );
     let line = line(Arc::clone(&app), dialect, request, gone).instrument(span);
-    match tokio::spawn(line).await {
+    match app.keeper.spawn(line).await {
         Ok(response) => response,
-        Err(_) => refuse(&app, dialect, &Refusal::Internal),
+        Err(_) => tell(&app, dialect, &Refusal::Internal.into(), &Journey::begin()),
     }
 }
 
-/// A refusal before anything was done.
-pub fn refuse(app: &Shared, dialect: Dialect, refusal: &Refusal) -> Response {
-    tell(app, dialect, &Fall::Refused(refusal.clone()), &Journey::begin())
+/// A refusal before anything was looked at.
+pub fn refuse(app: &Shared, dialect: Dialect, request: Request, refusal: Refusal) -> Response {
+    let (head, body) = request.into_parts();
+    discard(app, &head.headers, body);
+    tell(app, dialect, &refusal.into(), &Journey::begin())
+}
+
+/// Throws a body away that is not wanted, after its answer: a caller that still sends would see a reset instead.
+fn discard(app: &Shared, headers: &HeaderMap, body: axum::body::Body) {
+    if let Some(discarding) = ingress::discard(headers, body) {
+        app.keeper.spawn(discarding);
+    }
 }
 
 async fn line(app: Shared, dialect: Dialect, request: Request, gone: CancellationToken) -> Response {
@@ -112,7 +125,7 @@ async fn line(app: Shared, dialect: Dialect, request: Request, gone: Cancellatio
     let catalog = app.catalog.load_full();
     match stages(&app, &catalog, dialect, request, &gone, &mut journey).await {
         Ok(response) => response,
-        Err(fall) => tell(&app, dialect, &fall, &journey),
+        Err(fall) => tell(&app, dialect, &fall.or_draining(&app), &journey),
     }
 }
 
@@ -126,34 +139,32 @@ async fn stages(
     journey: &mut Journey,
 ) -> Result<Response, Fall> {
     let (head, body) = request.into_parts();
-    let secret = ingress::credential(&head.headers, &head.uri);
-    let mut known = identify(app, secret).await?;
-    let wanted = read(catalog, dialect, &head.headers, body).await?;
-    let model = catalog.model(&wanted.peek.model).ok_or_else(|| unknown(&wanted))?;
+    let known = match authenticate(&app.callers, ingress::credential(&head.headers, &head.uri)).await {
+        Ok(known) => known,
+        Err(refusal) => {
+            discard(app, &head.headers, body);
+            return Err(refusal.into());
+        }
+    };
+    let wanted = tokio::select! {
+        wanted = read(app, catalog, dialect, &head.headers, body) => wanted?,
+        () = gone.cancelled() => return Err(Fall::Gone),
+    };
+    let Some(model) = catalog.model(&wanted.peek.model) else {
+        if known.read == Read::Before {
+            // A key that was revoked meanwhile learns nothing of our models.
+            authenticate_again(&app.callers, known).await?;
+        }
+        return Err(unknown(&wanted).into());
+    };
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
-    let mut looks = 0;
-    let (ladder, mut open) = loop {
-        let ladder = plan::plan(catalog, means(&known), model);
-        if ladder.steps.is_empty() {
-            return Err(unknown(&wanted).into());
-        }
-        let asked = Asked { wanted: &wanted, model, ladder: &ladder, gone };
-        match admit::admit(app, &known, asked, journey).await? {
-            Admission::Admitted(open) => break (ladder, open),
-            Admission::Stale if looks < LOOK_UPS_MAX => {
-                looks += 1;
-                app.callers.forget(&known.secret);
-                known = identify(app, secret).await?;
-            }
-            Admission::Stale => return Err(Refusal::StateUnavailable.into()),
-        }
-    };
-
+    let (ladder, mut open) = admitted(app, catalog, known, Wish { wanted: &wanted, model, gone }, journey).await?;
     let deadline = journey.started + catalog.timeouts.total;
     let exchange = Exchange { client: &app.upstream, wanted: &wanted, timeouts: &catalog.timeouts, deadline, gone };
     let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
+    app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
         Ok(answered) => {
@@ -162,35 +173,62 @@ async fn stages(
             Ok(commit::commit(app, *answered, open, journey, ends))
         }
         Err(fall) => {
+            let fall = fall.or_draining(app);
             open.end(fall.outcome());
             Err(fall)
         }
     }
 }
 
-async fn identify(app: &Shared, secret: Option<SecretHash>) -> Result<Known, Refusal> {
-    let (secret, caller) = authenticate::authenticate(&app.callers, secret).await?;
-    Ok(Known { secret, caller })
+/// A request that wants to be admitted.
+#[derive(Debug, Clone, Copy)]
+struct Wish<'a> {
+    wanted: &'a Wanted,
+    model: &'a Arc<Model>,
+    gone: &'a CancellationToken,
+}
+
+/// Plans and admits, again with the caller's record read anew when the one remembered will not do.
+async fn admitted(
+    app: &Shared,
+    catalog: &Catalog,
+    mut known: Known,
+    wish: Wish<'_>,
+    journey: &mut Journey,
+) -> Result<(Ladder, Open), Fall> {
+    for _ in 0..LOOK_UPS_MAX {
+        let ladder = plan::plan(catalog, means(&known), wish.model);
+        let asked = Asked { wanted: wish.wanted, model: wish.model, ladder: &ladder, gone: wish.gone };
+        match admit::admit(app, &known, asked, journey).await? {
+            Admission::Admitted(open) => return Ok((ladder, open)),
+            Admission::Stale => known = authenticate_again(&app.callers, known).await?,
+        }
+    }
+    Err(Refusal::StateUnavailable.into())
 }
 
 fn means(known: &Known) -> Means<'_> {
     let rights = &known.caller.rights;
-    let platform =
-        if rights.platform_fallback || rights.byok.is_empty() { Platform::Allowed } else { Platform::Denied };
+    let platform = if rights.platform_fallback { Platform::Allowed } else { Platform::Denied };
     Means { account: &known.caller.account, byok: &rights.byok, platform }
 }
 
 /// Reads and checks the body.
 async fn read(
+    app: &Shared,
     catalog: &Catalog,
     dialect: Dialect,
     headers: &HeaderMap,
-    body: axum::body::Body,
+    mut body: axum::body::Body,
 ) -> Result<Wanted, Refusal> {
     let limit = catalog.limits.body.0;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let body = ingress::read_body(body, most, catalog.timeouts.idle).await.map_err(|error| match error {
-        BodyError::TooLarge => Refusal::BodyTooLarge { limit },
+    let read = ingress::read_body(&mut body, most, catalog.timeouts.idle).await;
+    let body = read.map_err(|error| match error {
+        BodyError::TooLarge => {
+            discard(app, headers, body);
+            Refusal::BodyTooLarge { limit }
+        }
         BodyError::TooSlow => Refusal::BodyTimeout,
         BodyError::Broken => {
             Refusal::BadRequest(BadRequest { field: None, code: None, message: "The body could not be read.".into() })
@@ -211,6 +249,14 @@ fn unknown(wanted: &Wanted) -> Refusal {
 }
 
 impl Fall {
+    /// At the end of a drain nobody hung up: the caller is told to come again.
+    fn or_draining(self, app: &Shared) -> Self {
+        match self {
+            Self::Gone if app.cut.is_cancelled() => Refusal::Draining.into(),
+            other => other,
+        }
+    }
+
     /// What the ledger calls it.
     fn outcome(&self) -> Outcome {
         match self {
@@ -223,17 +269,17 @@ impl Fall {
 
 /// Tells the caller in its dialect why there is no answer.
 fn tell(app: &Shared, dialect: Dialect, fall: &Fall, journey: &Journey) -> Response {
-    let fault = match fall {
+    let (fault, outcome) = match fall {
         // Nobody reads this; the status is the customary one for logs of proxies in front.
-        Fall::Gone => Refusal::BodyTimeout.fault(),
-        Fall::Refused(refusal) => refusal.fault(),
-        Fall::Failed(fault) => fault.clone(),
+        Fall::Gone => (Refusal::BodyTimeout.fault(), "client_gone"),
+        Fall::Refused(refusal) => (refusal.fault(), "refused"),
+        Fall::Failed(fault) => (fault.clone(), "failed"),
     };
-    if let Some(kind) = fault.refusal {
+    if let (Fall::Refused(_), Some(kind)) = (fall, fault.refusal) {
         app.metrics.refusals.get_or_create(&KindLabel { kind }).inc();
     }
     if !journey.admitted {
-        refused(app, dialect, &fault, journey);
+        not_admitted(app, dialect, (&fault, outcome), journey);
     }
     let mut response = Response::new(dialect.envelope(&fault).into());
     *response.status_mut() = fault.status;
@@ -245,14 +291,14 @@ fn tell(app: &Shared, dialect: Dialect, fall: &Fall, journey: &Journey) -> Respo
 }
 
 /// Counts and logs a request that was never admitted; an admitted one does that when it is settled.
-fn refused(app: &Shared, dialect: Dialect, fault: &Fault, journey: &Journey) {
+fn not_admitted(app: &Shared, dialect: Dialect, (fault, outcome): (&Fault, &'static str), journey: &Journey) {
     let model = journey.model.as_ref().map_or("unknown", ModelName::as_str);
-    let labels = RequestLabels { dialect: dialect.as_str(), model: model.into(), outcome: "refused" };
+    let labels = RequestLabels { dialect: dialect.as_str(), model: model.into(), outcome };
     app.metrics.requests.get_or_create(&labels).inc();
     tracing::info!(
         request_id = %journey.request,
         model,
-        outcome = "refused",
+        outcome,
         refusal = fault.refusal,
         status = fault.status.as_u16(),
         queued_ms = u64::try_from(journey.waited.as_millis()).unwrap_or(u64::MAX),

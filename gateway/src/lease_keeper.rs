@@ -2,15 +2,20 @@
 //! what Redis could not take in a bounded outbox until it can.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream;
 use shared::ids::{AccountId, ConnectionId, GroupId, KeyId, RequestId};
-use shared::state::capacity::{LeaseId, RecordAsk};
+use shared::state::capacity::{LeaseId, Record, RecordAsk};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::settlement::Settlement;
 use shared::state::{StateError, Store};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,6 +34,10 @@ const GATHER: Duration = Duration::from_millis(2);
 const OUTBOX_MAX: usize = 50_000;
 /// How soon the outbox tries again after Redis did not answer.
 const OUTBOX_PAUSE: Duration = Duration::from_millis(250);
+/// So many parcels of the outbox are under way at a time: a part of a cluster that is away must not hold up the others.
+const OUTBOX_BATCH: usize = 32;
+/// So many batches of renewals are under way at a time, for the same reason.
+const RENEWALS_AT_ONCE: usize = 16;
 
 /// What must reach Redis once, now or later. Both scripts are idempotent in their id.
 #[derive(Debug, Clone)]
@@ -54,7 +63,7 @@ pub struct RequestHold {
 struct Due<T> {
     held: T,
     at: Instant,
-    /// Whether a renewal has told Redis that content flows.
+    /// Whether a renewal has told Redis that there is something to charge.
     told: bool,
 }
 
@@ -72,6 +81,8 @@ struct Inner {
     requests: Mutex<HashMap<RequestId, Due<RequestHold>>>,
     connections: Mutex<HashMap<LeaseId, Due<(GroupId, ConnectionId)>>>,
     outbox: Mutex<VecDeque<Parcel>>,
+    /// Held by whoever empties the outbox: two at once would each take out what the other has not sent.
+    emptying: tokio::sync::Mutex<()>,
     posted: Notify,
     commits: Notify,
 }
@@ -91,6 +102,7 @@ impl LeaseKeeper {
                 requests: Mutex::default(),
                 connections: Mutex::default(),
                 outbox: Mutex::default(),
+                emptying: tokio::sync::Mutex::default(),
                 posted: Notify::new(),
                 commits: Notify::new(),
             }),
@@ -104,7 +116,7 @@ impl LeaseKeeper {
         lock(&self.inner.requests).insert(request, due);
     }
 
-    /// Content of some request flows from now on.
+    /// Content of some request has reached its caller: Redis is told at once.
     pub fn committed(&self) {
         self.inner.commits.notify_one();
     }
@@ -119,14 +131,16 @@ impl LeaseKeeper {
     /// Ends the renewals of what a parcel gives back.
     fn let_go(&self, parcel: &Parcel) {
         match parcel {
-            Parcel::Record(record) => {
-                if lock(&self.inner.connections).remove(&record.lease).is_some() {
-                    self.inner.metrics.leases.dec();
-                }
-            }
+            Parcel::Record(record) => self.let_go_of_lease(&record.lease),
             Parcel::Settle(settlement) => {
                 lock(&self.inner.requests).remove(&settlement.request);
             }
+        }
+    }
+
+    fn let_go_of_lease(&self, lease: &LeaseId) {
+        if lock(&self.inner.connections).remove(lease).is_some() {
+            self.inner.metrics.leases.dec();
         }
     }
 
@@ -142,17 +156,22 @@ impl LeaseKeeper {
     }
 
     /// Gives back now, for a decision that must be seen before the next one; what Redis could not take waits in the outbox.
-    pub async fn give_back(&self, record: RecordAsk) {
-        let parcel = Parcel::Record(Box::new(record));
-        self.let_go(&parcel);
-        if let Err(error) = self.inner.deliver(&parcel).await {
-            self.inner.keep(parcel, &error);
+    /// Answers how long the rung stays closed, if it does and Redis said so.
+    pub async fn give_back(&self, record: RecordAsk) -> Option<Duration> {
+        self.let_go_of_lease(&record.lease);
+        match self.inner.store.record(&record).await {
+            Ok(Record::Recorded { closed }) => closed,
+            Ok(Record::Already) => None,
+            Err(error) => {
+                self.inner.keep(Parcel::Record(Box::new(record)), &error);
+                None
+            }
         }
     }
 
     /// Runs work that must survive its caller and be joined at drain.
-    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.inner.deliveries.spawn(work);
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.inner.deliveries.spawn(work)
     }
 
     /// Renews and re-sends until cancelled.
@@ -162,7 +181,7 @@ impl LeaseKeeper {
         let outbox = async {
             loop {
                 self.inner.posted.notified().await;
-                self.inner.drain_outbox().await;
+                self.inner.empty_outbox().await;
             }
         };
         let renewals = async {
@@ -188,7 +207,7 @@ impl LeaseKeeper {
         self.inner.deliveries.close();
         let all = async {
             self.inner.deliveries.wait().await;
-            self.inner.drain_outbox().await;
+            self.inner.empty_outbox().await;
         };
         if tokio::time::timeout(patience, all).await.is_err() {
             let left = lock(&self.inner.outbox).len();
@@ -221,22 +240,39 @@ impl Inner {
     }
 
     /// Sends what waits, oldest first, pausing while Redis does not answer. Returns when nothing is left.
-    async fn drain_outbox(&self) {
+    async fn empty_outbox(&self) {
+        let _alone = self.emptying.lock().await;
         loop {
-            let Some(parcel) = lock(&self.outbox).front().cloned() else { return };
-            match self.deliver(&parcel).await {
-                Err(error) if error.is_transient() => tokio::time::sleep(OUTBOX_PAUSE).await,
-                outcome => {
-                    if let Err(error) = outcome {
-                        tracing::error!(%error, "Redis refused a settlement or release; it is dropped");
-                        self.metrics.outbox_dropped.inc();
-                    }
-                    let mut outbox = lock(&self.outbox);
-                    outbox.pop_front();
-                    self.metrics.outbox.set(i64::try_from(outbox.len()).unwrap_or(i64::MAX));
-                }
+            let batch: Vec<Parcel> = lock(&self.outbox).iter().take(OUTBOX_BATCH).cloned().collect();
+            if batch.is_empty() {
+                return;
+            }
+            let outcomes = join_all(batch.iter().map(|parcel| self.deliver(parcel))).await;
+            let stays: Vec<bool> = outcomes
+                .into_iter()
+                .map(|outcome| outcome.is_err_and(|error| self.may_be_taken_later(&error)))
+                .collect();
+            self.take_out(&stays);
+            if stays.contains(&true) {
+                tokio::time::sleep(OUTBOX_PAUSE).await;
             }
         }
+    }
+
+    fn may_be_taken_later(&self, error: &StateError) -> bool {
+        if !error.is_transient() {
+            tracing::error!(%error, "Redis refused a settlement or release; it is dropped");
+            self.metrics.outbox_dropped.inc();
+        }
+        error.is_transient()
+    }
+
+    /// Takes the first parcels out but for those that stay, which go to the end. New ones were only added behind them.
+    fn take_out(&self, stays: &[bool]) {
+        let mut outbox = lock(&self.outbox);
+        let first: Vec<Parcel> = outbox.drain(..stays.len()).collect();
+        outbox.extend(first.into_iter().zip(stays).filter(|(_, stays)| **stays).map(|(parcel, _)| parcel));
+        self.metrics.outbox.set(i64::try_from(outbox.len()).unwrap_or(i64::MAX));
     }
 
     async fn renew_due(&self) {
@@ -245,24 +281,30 @@ impl Inner {
     }
 
     async fn renew_requests(&self) {
-        for (account, batch) in self.due_requests() {
-            match self.store.renew_keys(&account, &batch).await {
-                Ok(lost) => self.lost(lost.len(), "request"),
-                Err(error) => self.not_renewed(&error),
-            }
-        }
+        let renew =
+            async |(account, batch): (AccountId, Vec<KeyLease>)| match self.store.renew_keys(&account, &batch).await {
+                Ok(lost) => {
+                    let held = lock(&self.requests);
+                    self.lost(lost.iter().filter(|id| held.contains_key(*id)).count(), "request");
+                }
+                Err(error) => {
+                    self.not_renewed(&error);
+                    retry_soon(&self.requests, batch.iter().map(|lease| &lease.request));
+                }
+            };
+        stream::iter(self.due_requests()).for_each_concurrent(RENEWALS_AT_ONCE, renew).await;
     }
 
     fn due_requests(&self) -> HashMap<AccountId, Vec<KeyLease>> {
         let now = Instant::now();
         let mut due: HashMap<AccountId, Vec<KeyLease>> = HashMap::new();
         for (request, entry) in lock(&self.requests).iter_mut() {
-            let served = entry.held.tally.served().is_some();
-            if entry.at > now && (entry.told || !served) {
+            let costs = entry.held.tally.costs();
+            if entry.at > now && (entry.told || !costs) {
                 continue;
             }
             entry.at = now + RENEW_EVERY;
-            entry.told = served;
+            entry.told = costs;
             let lease = KeyLease {
                 key: entry.held.key.clone(),
                 request: request.clone(),
@@ -274,23 +316,35 @@ impl Inner {
     }
 
     async fn renew_connections(&self) {
+        let renew = async |(group, batch): (GroupId, Vec<ConnectionLease>)| match self
+            .store
+            .renew_connections(&group, &batch)
+            .await
+        {
+            Ok(lost) => {
+                let held = lock(&self.connections);
+                self.lost(lost.iter().filter(|id| held.contains_key(*id)).count(), "connection");
+            }
+            Err(error) => {
+                self.not_renewed(&error);
+                retry_soon(&self.connections, batch.iter().map(|held| &held.lease));
+            }
+        };
+        stream::iter(self.due_connections()).for_each_concurrent(RENEWALS_AT_ONCE, renew).await;
+    }
+
+    fn due_connections(&self) -> HashMap<GroupId, Vec<ConnectionLease>> {
         let now = Instant::now();
         let mut due: HashMap<GroupId, Vec<ConnectionLease>> = HashMap::new();
         for (lease, entry) in lock(&self.connections).iter_mut().filter(|(_, entry)| entry.at <= now) {
             entry.at = now + RENEW_EVERY;
-            let (group, connection) = &entry.held;
-            due.entry(group.clone())
-                .or_default()
-                .push(ConnectionLease { connection: connection.clone(), lease: lease.clone() });
+            let (group, connection) = entry.held.clone();
+            due.entry(group).or_default().push(ConnectionLease { connection, lease: lease.clone() });
         }
-        for (group, batch) in due {
-            match self.store.renew_connections(&group, &batch).await {
-                Ok(lost) => self.lost(lost.len(), "connection"),
-                Err(error) => self.not_renewed(&error),
-            }
-        }
+        due
     }
 
+    /// Leases whose holders still go on. (What was given back while the call was under way is not lost.)
     fn lost(&self, count: usize, of: &'static str) {
         if count > 0 {
             self.metrics.lost_leases.inc_by(count as u64);
@@ -304,6 +358,17 @@ impl Inner {
     }
 }
 
+/// What Redis did not take is due at the next look: a lease outlives few missed renewals.
+fn retry_soon<'a, K: Eq + Hash + 'a, T>(held: &Mutex<HashMap<K, Due<T>>>, ids: impl Iterator<Item = &'a K>) {
+    let mut held = lock(held);
+    for id in ids {
+        if let Some(entry) = held.get_mut(id) {
+            entry.at = Instant::now();
+            entry.told = false;
+        }
+    }
+}
+
 fn progress(tally: &Tally) -> Progress {
     let bill = tally.bill();
     let served = tally.served();
@@ -314,3 +379,6 @@ fn progress(tally: &Tally) -> Progress {
         cost: bill.cost,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ pub mod lease_keeper;
 pub mod metrics;
 pub mod ops;
 pub mod router;
+pub mod serve;
 pub mod startup;
 pub mod sweep;
 pub mod telemetry;

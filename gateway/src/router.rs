@@ -24,11 +24,11 @@ pub fn router(app: Shared) -> Router {
 
 async fn chat_completions(State(app): State<Shared>, request: Request) -> Response {
     if request.method() != http::Method::POST {
-        return flow::refuse(&app, Dialect::OpenAi, &Refusal::Method { allow: "POST" });
+        return flow::refuse(&app, Dialect::OpenAi, request, Refusal::Method { allow: "POST" });
     }
     flow::answer(app, Dialect::OpenAi, request).await
 }
 
-async fn nothing_here(State(app): State<Shared>) -> Response {
-    flow::refuse(&app, Dialect::OpenAi, &Refusal::NoRoute)
+async fn nothing_here(State(app): State<Shared>, request: Request) -> Response {
+    flow::refuse(&app, Dialect::OpenAi, request, Refusal::NoRoute)
 }

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use axum::Router;
-use axum::serve::ListenerExt as _;
 use secrecy::ExposeSecret as _;
 use shared::config::{self, Config, RedisUrl};
 use shared::ids::ReplicaId;
@@ -28,6 +26,7 @@ use crate::catalog::Catalog;
 use crate::flow::authenticate::Callers;
 use crate::lease_keeper::LeaseKeeper;
 use crate::metrics::Metrics;
+use crate::serve::{Until, serve as answer};
 use crate::upstream::client::Client;
 use crate::{enrol, router, sweep};
 
@@ -37,7 +36,7 @@ const REDIS_CONNECTIONS: usize = 3;
 const REDIS_PATIENCE: Duration = Duration::from_secs(3);
 /// After readiness went down, new requests are still taken for so long: load balancers need a moment to notice.
 const NOTICE: Duration = Duration::from_secs(1);
-/// After the drain, streams get so long to send their error event.
+/// After the drain, requests get so long to tell their callers.
 const CUT_PATIENCE: Duration = Duration::from_secs(2);
 /// After the last request, settlements get so long to reach Redis.
 const OUTBOX_PATIENCE: Duration = Duration::from_secs(5);
@@ -166,12 +165,12 @@ fn address(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
 struct Replica {
     path: PathBuf,
     app: Shared,
-    /// Ends the data plane: no new connections, the open ones finish.
-    closing: CancellationToken,
-    /// Ends the background tasks.
+    /// Ends the data plane.
+    until: Until,
+    /// Ends the background tasks and the admin plane.
     stop: CancellationToken,
-    data: JoinHandle<std::io::Result<()>>,
-    admin: JoinHandle<std::io::Result<()>>,
+    data: JoinHandle<()>,
+    admin: JoinHandle<()>,
     background: Vec<JoinHandle<()>>,
     terminate: Signal,
     interrupt: Signal,
@@ -180,11 +179,12 @@ struct Replica {
 
 impl Replica {
     fn start(path: &Path, app: &Shared, data: TcpListener, admin: TcpListener) -> anyhow::Result<Self> {
-        let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+        let (until, stop) = (Until::default(), CancellationToken::new());
+        let admin_until = Until { closing: stop.clone(), ..Until::default() };
         Ok(Self {
             path: path.to_owned(),
-            data: listen(data, router::router(Arc::clone(app)), closing.clone()),
-            admin: listen(admin, admin::router(Arc::clone(app), AdminToken::from_env()), stop.clone()),
+            data: tokio::spawn(answer(data, router::router(Arc::clone(app)), until.clone())),
+            admin: tokio::spawn(answer(admin, admin::router(Arc::clone(app), AdminToken::from_env()), admin_until)),
             background: vec![
                 tokio::spawn(app.keeper.clone().run(stop.clone())),
                 tokio::spawn(sweep::run(Arc::clone(app), stop.clone())),
@@ -193,7 +193,7 @@ impl Replica {
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
             app: Arc::clone(app),
-            closing,
+            until,
             stop,
         })
     }
@@ -205,7 +205,7 @@ impl Replica {
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
                 _ = self.hang_up.recv() => self.reload().await,
-                ended = &mut self.data => return ended?.context("the data plane ended"),
+                ended = &mut self.data => return ended.context("the data plane ended"),
             }
         }
         self.drain(config.drain_timeout).await
@@ -236,15 +236,18 @@ impl Replica {
         let deadline = Instant::now() + patience;
         self.app.draining.cancel();
         tokio::time::sleep(NOTICE.min(patience)).await;
-        self.closing.cancel();
+        self.until.closing.cancel();
         if tokio::time::timeout_at(deadline, &mut self.data).await.is_err() {
             tracing::warn!(
                 open_requests = self.app.metrics.open_requests.get(),
-                "the drain took too long: streams are cut"
+                "the drain took too long: requests are cut"
             );
             self.app.cut.cancel();
-            if tokio::time::timeout(CUT_PATIENCE, &mut self.data).await.is_err() {
-                self.data.abort();
+            let told = tokio::time::timeout(CUT_PATIENCE, &mut self.data).await;
+            self.until.cut.cancel();
+            if told.is_err() {
+                // Connections of callers that do not read: dropped, which settles their requests.
+                let _ = (&mut self.data).await;
             }
         }
         self.app.keeper.drain(OUTBOX_PATIENCE).await;
@@ -256,13 +259,4 @@ impl Replica {
         tracing::info!("stopped");
         Ok(())
     }
-}
-
-fn listen(listener: TcpListener, router: Router, closing: CancellationToken) -> JoinHandle<std::io::Result<()>> {
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection without TCP_NODELAY");
-        }
-    });
-    tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(closing.cancelled_owned()).into_future())
 }

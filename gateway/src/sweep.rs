@@ -22,7 +22,12 @@ pub async fn run(app: Arc<App>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        if let Err(error) = sweep(&app).await {
+        // Every step is idempotent: a sweep may stop anywhere.
+        let swept = tokio::select! {
+            () = stop.cancelled() => return,
+            swept = sweep(&app) => swept,
+        };
+        if let Err(error) = swept {
             tracing::debug!(%error, "the sweep was cut short; the next one goes on");
         }
     }

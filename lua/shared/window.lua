@@ -21,11 +21,15 @@ local function window_wait(key, cap, now, ahead)
   end
   local index = cap - 1 - ahead % cap
   local oldest = index == 0 and newest or tonumber(redis.call('LINDEX', key, index))
-  if not oldest then return laps * 60000, newest end
   -- The newest stamp was rounded up: one less is a time that has really passed.
   local time = newest - 1 > now and newest - 1 or now
-  local wait = oldest + 60000 - time
-  return laps * 60000 + (wait > 0 and wait or 0), newest
+  local wait = 0
+  if oldest and oldest + 60000 > time then
+    wait = oldest + 60000 - now
+  elseif laps > 0 and newest > now then
+    wait = newest - now
+  end
+  return laps * 60000 + wait, newest
 end
 
 -- Logs one admission. `newest` comes from window_wait.

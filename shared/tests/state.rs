@@ -13,6 +13,7 @@ mod state {
     mod record;
     mod renew;
     mod settle;
+    mod slots;
     mod survey;
     mod table;
 }

@@ -2,29 +2,43 @@
 
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a helper fails the test")]
 
+#[path = "scenarios/attempts.rs"]
+mod attempts;
 #[path = "scenarios/bad_input.rs"]
 mod bad_input;
+#[path = "scenarios/clocks.rs"]
+mod clocks;
 #[path = "scenarios/concurrency.rs"]
 mod concurrency;
 #[path = "scenarios/crash.rs"]
 mod crash;
+#[path = "scenarios/drain.rs"]
+mod drain;
 #[path = "scenarios/failover.rs"]
 mod failover;
 #[path = "scenarios/fake.rs"]
 mod fake;
 #[path = "scenarios/faults.rs"]
 mod faults;
+#[path = "scenarios/hangups.rs"]
+mod hangups;
 #[path = "scenarios/harness.rs"]
 mod harness;
+#[path = "scenarios/hygiene.rs"]
+mod hygiene;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/refusals.rs"]
+mod refusals;
 #[path = "scenarios/rpm.rs"]
 mod rpm;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]
 mod traces;
+#[path = "scenarios/wire.rs"]
+mod wire;

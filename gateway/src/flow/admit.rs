@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::ids::{ModelName, SecretHash};
+use shared::ids::ModelName;
 use shared::limit::Period;
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
@@ -13,6 +13,7 @@ use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::authenticate::{Known, Read};
 use super::journey::Journey;
 use super::plan::Ladder;
 use super::settle::{Facts, Open};
@@ -24,17 +25,10 @@ use crate::error::{KeyFault, KeyLimit, Refusal};
 
 /// A message that somebody may try again can be lost; after this long one asks anyway.
 pub const FALLBACK: Duration = Duration::from_millis(250);
+/// The period of a spend limit can end while its request is being admitted; not that often in a row.
+const TURNS_MAX: u32 = 3;
 /// What an answer may hold whose request sets no limit, in tokens: only counts for accounts with `overdraft: none`.
 const DEFAULT_OUTPUT: u64 = 4_096;
-
-/// A caller whose record `admit` compares with the one in Redis.
-#[derive(Debug, Clone)]
-pub struct Known {
-    /// What it sent.
-    pub secret: SecretHash,
-    /// What that leads to.
-    pub caller: Arc<CallerRecord>,
-}
 
 /// What is to be admitted.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +55,11 @@ pub enum Admission {
 /// Takes all of the key's limits at once, waiting for them at most `limits.key_wait`, first come first served over all replicas.
 /// A refusal takes nothing.
 pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut Journey) -> Result<Admission, Fall> {
-    let hold = may_use(&known.caller, asked)?;
+    let hold = match may_use(&known.caller, asked) {
+        Ok(hold) => hold,
+        Err(_) if known.read == Read::Before => return Ok(Admission::Stale),
+        Err(refusal) => return Err(refusal.into()),
+    };
     let mut ask = AdmitAsk {
         account: known.caller.account.clone(),
         key: known.caller.key.clone(),
@@ -77,7 +75,6 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
     match answer {
         Admit::Admitted { .. } => {
             journey.admitted = true;
-            app.metrics.waited(journey.waited);
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
@@ -93,7 +90,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
     }
 }
 
-/// Asks until the answer is final or waiting cannot help any more; then leaves the line.
+/// Asks until the answer is final or waiting cannot help any more, a last time when the wait is over; then leaves the line.
 async fn stand_in_line(
     app: &Shared,
     ask: &mut AdmitAsk,
@@ -101,30 +98,40 @@ async fn stand_in_line(
     gone: &CancellationToken,
     journey: &mut Journey,
 ) -> Result<Admit, Fall> {
-    let began = Instant::now();
-    let deadline = began + app.catalog.load().limits.key_wait;
-    let left = || deadline.saturating_duration_since(Instant::now());
+    let deadline = Instant::now() + app.catalog.load().limits.key_wait.saturating_sub(journey.waited);
+    let mut turns = 0;
+    let mut stood = false;
     // Subscribed before the place is taken: a slot freed in between is not missed.
     let place = app.waker.place(journey.request.as_str());
     loop {
-        ask.place = Place::Stand { max_wait: left() };
+        let left = deadline.saturating_duration_since(Instant::now());
+        ask.place = if left.is_zero() { Place::Pass } else { Place::Stand { max_wait: left } };
         let answer = app.store.admit(ask).await.map_err(|error| unanswered(app, &error))?;
         if let Admit::PeriodPassed { now_ms } = answer {
+            turns += 1;
+            if turns > TURNS_MAX {
+                return Ok(answer);
+            }
             ask.span = known.caller.rights.spend.as_ref().and_then(|limit| span_at(limit, now_ms));
             continue;
         }
-        let Some(pause) = pause(&answer) else { return Ok(answer) };
-        if !left().is_zero() {
-            let _waiting = app.metrics.stand_in_line();
-            tokio::select! {
-                () = gone.cancelled() => {}
-                _ = place.woken(pause.min(left())) => {}
+        let Some(pause) = pause(&answer) else {
+            if stood && !matches!(answer, Admit::Admitted { .. }) {
+                leave(app, ask).await;
             }
+            return Ok(answer);
+        };
+        stood = true;
+        let began = Instant::now();
+        let _waiting = app.metrics.stand_in_line();
+        tokio::select! {
+            () = gone.cancelled() => {}
+            _ = place.woken(pause.min(left)) => {}
         }
-        journey.waited = began.elapsed();
-        if gone.is_cancelled() || left().is_zero() {
+        journey.waited += began.elapsed();
+        if gone.is_cancelled() {
             leave(app, ask).await;
-            return if gone.is_cancelled() { Err(Fall::Gone) } else { Ok(answer) };
+            return Err(Fall::Gone);
         }
     }
 }
@@ -165,11 +172,15 @@ pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
     Refusal::StateUnavailable
 }
 
-/// Checks what needs no counter: the model is one of the key's, and it can be paid. Answers what is held for it.
+/// Checks what needs no counter: the model is one of the key's, somebody serves it to this key, and it can be paid. Answers what
+/// is held for it.
 fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let name = &asked.wanted.peek.model;
     if !allowed(&caller.rights.models, name, &asked.model.name) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
+    }
+    if asked.ladder.steps.is_empty() {
+        return Err(super::unknown(asked.wanted));
     }
     let money_counts = caller.money == MoneyLimit::Limited || caller.rights.spend.is_some();
     let mut most = NanoDollars::ZERO;
@@ -201,14 +212,7 @@ fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
 
 fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
     let output = wanted.peek.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).saturating_mul(wanted.peek.choices);
-    let mut tokens = tally::estimate(wanted.peek.prompt_chars, 0);
-    // Reasoning counts within the maximum: whichever of the two costs more.
-    if price.reasoning > price.output {
-        tokens.reasoning = output;
-    } else {
-        tokens.output = output;
-    }
-    price.cost(&tokens)
+    tally::upper_bound(price, wanted.peek.prompt_chars, output)
 }
 
 /// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.
@@ -220,4 +224,107 @@ fn span_at(limit: &SpendLimit, now_ms: i64) -> Option<SpendSpan> {
 /// This machine's clock: only a first guess, which the script corrects.
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderMap;
+    use shared::state::records::{KeyRights, MoneyLimit, Overdraft};
+
+    use super::*;
+    use crate::catalog::tests::catalog;
+    use crate::dialect::Dialect;
+    use crate::dialect::openai::request::peek;
+    use crate::flow::plan::{Means, Platform, plan};
+
+    const FILE: &str = "
+providers: {p: {dialect: openai, base_url: http://localhost:1}}
+models:
+  paid: {provider: p, price: {input: 1, cache_write: 2, output: 10, reasoning: 12}}
+  free: {provider: p, price: {input: 0, output: 0}}
+  unpriced: {provider: p}
+aliases: {quick: paid}
+connections:
+  - {id: c, provider: p, api_key: k}
+  - {id: own, provider: p, api_key: k, owner: acme, models: [paid]}
+accounts: [{id: acme}]
+";
+
+    fn caller(money: MoneyLimit, models: &[&str]) -> CallerRecord {
+        let rights = KeyRights { models: models.iter().map(|&text| text.to_owned()).collect(), ..KeyRights::default() };
+        CallerRecord {
+            account: "acme".parse().unwrap(),
+            key: "ci".parse().unwrap(),
+            rev: "".into(),
+            rights,
+            overdraft: Overdraft::None,
+            money,
+            residency: None,
+        }
+    }
+
+    /// What is held for a request with 100 bytes of messages, by an account that may use these connections.
+    fn hold(caller: &CallerRecord, model: &str, fields: &str, platform: Platform) -> Result<Hold, Refusal> {
+        let body = format!(r#"{{"model":"{model}"{fields},"messages":[{{"role":"user","content":"{:72}"}}]}}"#, "hi");
+        let body = Bytes::from(body);
+        let peek = peek(&body).unwrap();
+        assert_eq!(peek.prompt_chars, 100);
+        let wanted = Wanted { dialect: Dialect::OpenAi, peek, body, forwarded: HeaderMap::new() };
+        let catalog = catalog(FILE);
+        let model = catalog.model(model).unwrap();
+        let ladder = plan(&catalog, Means { account: &caller.account, byok: &[], platform }, model);
+        may_use(caller, Asked { wanted: &wanted, model, ladder: &ladder, gone: &CancellationToken::new() })
+    }
+
+    #[test]
+    fn a_key_with_patterns_may_use_what_they_match_by_name_or_by_the_alias_it_wrote() {
+        let uses =
+            |models: &[&str], model| hold(&caller(MoneyLimit::Unlimited, models), model, "", Platform::Allowed).is_ok();
+        assert!(uses(&[], "paid") && uses(&["pa*"], "paid") && uses(&["x", "*id"], "paid"));
+        assert!(uses(&["quick"], "quick") && uses(&["paid"], "quick"), "either name will do");
+        assert!(!uses(&["quick"], "paid"), "an alias does not open the model's own name");
+        assert!(!uses(&["pai"], "paid") && !uses(&["Paid"], "paid") && !uses(&["free"], "paid"));
+    }
+
+    #[test]
+    fn what_is_held_is_the_most_the_request_can_cost() {
+        let caller = caller(MoneyLimit::Limited, &[]);
+        let held = |fields: &str| match hold(&caller, "paid", fields, Platform::Allowed) {
+            Ok(Hold::AtMost(amount)) => amount.nanos(),
+            other => panic!("{other:?}"),
+        };
+        // 100 bytes are at most 100 tokens, of the dearest kind: 2,000 nano-dollars each, and 12,000 each of the output's.
+        assert_eq!(held(r#","max_tokens":50"#), 100 * 2_000 + 50 * 12_000);
+        assert_eq!(held(r#","max_completion_tokens":50,"n":3"#), 100 * 2_000 + 150 * 12_000);
+        assert_eq!(held(""), 100 * 2_000 + 4_096 * 12_000);
+        assert!(held(&format!(r#","max_tokens":{}"#, u64::MAX)) > 0, "too much is still a bound");
+    }
+
+    #[test]
+    fn a_model_without_a_price_is_refused_where_money_counts_and_a_free_one_never() {
+        let (limited, unlimited) = (caller(MoneyLimit::Limited, &[]), caller(MoneyLimit::Unlimited, &[]));
+        let no_price = Err(Refusal::NoPrice { model: "unpriced".into() });
+        assert_eq!(hold(&limited, "unpriced", "", Platform::Allowed), no_price);
+        let mut spending = unlimited.clone();
+        let limit = NanoDollars::new(1).unwrap();
+        spending.rights.spend = Some(SpendLimit { limit, period: "month".into(), zone: "UTC".into() });
+        assert_eq!(hold(&spending, "unpriced", "", Platform::Allowed), no_price);
+        assert!(hold(&unlimited, "unpriced", "", Platform::Allowed).is_ok());
+        assert_eq!(hold(&limited, "free", "", Platform::Allowed), Ok(Hold::Free));
+    }
+
+    #[test]
+    fn own_connections_cost_no_money_of_ours() {
+        let caller = caller(MoneyLimit::Limited, &[]);
+        assert_eq!(hold(&caller, "paid", "", Platform::Denied), Ok(Hold::Free));
+    }
+
+    #[test]
+    fn a_model_that_nobody_serves_to_this_key_is_unknown_unless_it_is_forbidden_anyway() {
+        let unknown = Err(Refusal::UnknownModel { model: "free".into() });
+        assert_eq!(hold(&caller(MoneyLimit::Limited, &[]), "free", "", Platform::Denied), unknown);
+        let forbidden = Err(Refusal::ModelNotAllowed { model: "free".into() });
+        assert_eq!(hold(&caller(MoneyLimit::Limited, &["paid"]), "free", "", Platform::Denied), forbidden);
+    }
 }

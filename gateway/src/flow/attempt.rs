@@ -100,6 +100,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// For a caller who named the model like this and wants the usage chunk or not.
+    pub fn new(model: CallerModel, usage_chunk: UsageChunk) -> Self {
+        Self { model, usage_chunk }
+    }
+
     /// One event as the caller gets it; `None` if it does not.
     pub fn write(&self, data: &[u8], chunk: &stream::Chunk) -> Option<Bytes> {
         stream::write(data, chunk, &self.model, self.usage_chunk)
@@ -248,12 +253,11 @@ impl Exchange<'_> {
     /// Reads a stream up to its first content; what came before is held back, so that a failure until then can still move on.
     async fn open(&self, mut response: Response, first_token: Instant) -> Result<Body, Failed> {
         if content_type(&response).is_some_and(|kind| !kind.starts_with("text/event-stream")) {
-            return Err(not_a_stream(self, response).await);
+            return Err(not_a_stream(response).await);
         }
         let mut scanner = Scanner::new();
         let mut state = StreamState::new();
-        let writer =
-            Writer { model: CallerModel::new(&self.wanted.peek.model), usage_chunk: self.wanted.peek.usage_chunk };
+        let writer = Writer::new(CallerModel::new(&self.wanted.peek.model), self.wanted.peek.usage_chunk);
         let mut held = BytesMut::new();
         loop {
             while let Some(event) = scanner.next().map_err(|_| Transport::NotTheFormat)? {
@@ -299,9 +303,9 @@ fn content_type(response: &Response) -> Option<&str> {
 }
 
 /// A stream was asked for and something else came: an error in a 200, or a page of a proxy.
-async fn not_a_stream(exchange: &Exchange<'_>, response: Response) -> Failed {
+async fn not_a_stream(response: Response) -> Failed {
     let kind = content_type(&response).map(str::to_owned);
-    let body = tokio::time::timeout(exchange.timeouts.idle, error_body(response)).await.unwrap_or_default();
+    let body = error_body(response).await;
     match response::read(kind.as_deref(), &body) {
         Ok(_) => Transport::NotTheFormat.into(),
         Err(error) => (*error).into(),
@@ -311,17 +315,18 @@ async fn not_a_stream(exchange: &Exchange<'_>, response: Response) -> Failed {
 async fn error_answer(response: Response) -> Failed {
     let status = response.status();
     let headers = response.headers().clone();
-    let body = tokio::time::timeout(ERROR_BODY_PATIENCE, error_body(response)).await.unwrap_or_default();
+    let body = error_body(response).await;
     let mut error = error::read(Some(status.as_u16()), &body);
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
     let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, jiff::Timestamp::now().as_second());
     Failed { error, told }
 }
 
-/// The body of an error as far as it can be had.
+/// The body of an error as far as it comes in time.
 async fn error_body(mut response: Response) -> Bytes {
+    let patience = Instant::now() + ERROR_BODY_PATIENCE;
     let mut body = BytesMut::new();
-    while let Ok(Some(chunk)) = response.chunk().await {
+    while let Ok(Ok(Some(chunk))) = timeout_at(patience, response.chunk()).await {
         body.extend_from_slice(&chunk);
         if body.len() > ERROR_BODY_MAX {
             break;

@@ -14,7 +14,8 @@ use super::admit::{FALLBACK, unanswered};
 use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
 use super::held::Held;
 use super::journey::{Journey, Tried};
-use super::plan::{Ladder, Order, Rung, Step};
+use super::offer::offer;
+use super::plan::{Ladder, Rung, Step};
 use super::record::mark;
 use crate::app::Shared;
 use crate::catalog::Catalog;
@@ -64,11 +65,14 @@ struct Walk<'a> {
     journey: &'a mut Journey,
     /// Names the leases of this request.
     leases: u32,
-    calls: u32,
-    /// Waiting in all, over all steps.
-    patience: Duration,
-    /// The failure of the most preferred rung that was really tried.
-    first: Option<(Failure, Owner)>,
+    /// The rungs that were called: none is offered twice, however often its step is visited.
+    tried: Vec<&'a Rung>,
+    /// The steps of all calls, retries included: what the budgets count.
+    calls: Vec<&'a Step>,
+    /// Time stood in lines, over all steps.
+    stood: Duration,
+    /// The failure of the most preferred rung that was really tried, and the rank of its step.
+    first: Option<(usize, Failure, Owner)>,
     /// True while nothing but rate limits and billing stood in the way.
     only_limits: bool,
     /// The soonest moment something opens.
@@ -88,11 +92,12 @@ enum Line {
 /// `limits.capacity_wait` in all.
 pub async fn climb(climb: Climb<'_>, journey: &mut Journey) -> Result<Box<Answered>, Fall> {
     let mut walk = Walk {
-        patience: climb.catalog.limits.capacity_wait,
+        stood: Duration::ZERO,
         climb,
         journey,
         leases: 0,
-        calls: 0,
+        tried: Vec::new(),
+        calls: Vec::new(),
         first: None,
         only_limits: true,
         soonest: None,
@@ -124,32 +129,40 @@ enum Taken<'r> {
     Closed,
 }
 
-impl Walk<'_> {
-    /// Tries the rungs of one step: equals at once, each at most once; before leaving it, the last one that failed in passing
-    /// once more.
-    async fn step(&mut self, step: &Step, line: Line) -> Result<Ended, Fall> {
-        let mut open = offer(step);
-        let mut calls = 0;
-        let mut again: Option<&Rung> = None;
+impl<'a> Walk<'a> {
+    /// Tries the rungs of one step that were not tried yet: equals at once, each at most once; before leaving it, the last one
+    /// that failed in passing once more.
+    async fn step(&mut self, step: &'a Step, line: Line) -> Result<Ended, Fall> {
+        let mut open = self.untried(step);
+        let mut again: Option<&'a Rung> = None;
+        let mut full: Option<Duration> = None;
         loop {
             let retry = open.is_empty();
             let candidates = if retry { again.take().into_iter().collect() } else { open.clone() };
-            if candidates.is_empty() || self.budget_spent(calls) {
-                return Ok(Ended::Spent);
+            if candidates.is_empty() || self.budget_spent(step) {
+                if !candidates.is_empty() {
+                    // Something is open, only this request may not try it any more.
+                    self.opens_in(Duration::ZERO);
+                }
+                return Ok(full.map_or(Ended::Spent, Ended::Full));
             }
             if retry {
                 self.pause().await?;
             }
             let (rung, held) = match self.take(step, &candidates, line).await? {
                 Taken::Slot { rung, held } => (rung, held),
-                Taken::Full(wait) => return Ok(Ended::Full(wait)),
-                Taken::Closed if retry => return Ok(Ended::Spent),
+                Taken::Full(wait) => {
+                    full = full.or(Some(wait));
+                    open.clear();
+                    continue;
+                }
                 Taken::Closed => {
                     open.clear();
                     continue;
                 }
             };
-            calls += 1;
+            self.calls.push(step);
+            self.tried.push(rung);
             open.retain(|other| !std::ptr::eq(*other, rung));
             match self.call(rung, held).await? {
                 Ok(answered) => return Ok(Ended::Answered(answered)),
@@ -159,10 +172,18 @@ impl Walk<'_> {
         }
     }
 
-    fn budget_spent(&self, calls_in_step: u32) -> bool {
-        let attempts = &self.climb.catalog.limits.attempts;
-        calls_in_step >= attempts.group.get()
-            || self.calls >= attempts.request.get()
+    fn untried(&self, step: &'a Step) -> Vec<&'a Rung> {
+        let mut rungs = offer(step);
+        rungs.retain(|rung| !self.tried.iter().any(|tried| std::ptr::eq(*tried, *rung)));
+        rungs
+    }
+
+    fn budget_spent(&self, step: &Step) -> bool {
+        let most = &self.climb.catalog.limits.attempts;
+        let within = |count: usize, most: u32| u32::try_from(count).is_ok_and(|count| count < most);
+        let in_step = self.calls.iter().filter(|called| called.is_like(step)).count();
+        !within(in_step, most.group.get())
+            || !within(self.calls.len(), most.request.get())
             || Instant::now() >= self.climb.exchange.deadline
     }
 
@@ -174,8 +195,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Asks for a slot at one of the rungs, in line as long as that can help.
-    async fn take<'r>(&mut self, step: &Step, rungs: &[&'r Rung], line: Line) -> Result<Taken<'r>, Fall> {
+    /// How long this request may still stand in lines.
+    fn patience(&self) -> Duration {
+        let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
+        self.climb.catalog.limits.capacity_wait.saturating_sub(self.stood).min(left)
+    }
+
+    /// Asks for a slot at one of the rungs, in line as long as that can help, a last time when the wait is over.
+    async fn take(&mut self, step: &Step, rungs: &[&'a Rung], line: Line) -> Result<Taken<'a>, Fall> {
         let Climb { app, catalog, exchange, .. } = self.climb;
         let mut ask = AcquireAsk {
             group: step.group.clone(),
@@ -186,43 +213,58 @@ impl Walk<'_> {
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
         let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
-        loop {
-            if place.is_some() {
-                ask.place = Place::Stand { max_wait: self.patience };
-            }
+        let mut in_line = false;
+        while !exchange.gone.is_cancelled() {
+            let left = self.patience();
+            let stand = place.as_ref().filter(|_| !left.is_zero());
+            ask.place = stand.map_or(Place::Pass, |_| Place::Stand { max_wait: left });
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
-            let (wait, position) = match answer {
-                Acquire::Acquired { index, begun_ms, probe, .. } => {
-                    let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
-                    self.leases += 1;
-                    return Ok(Taken::Slot { rung, held: Held::new(app, self.receipt(rung, &ask, begun_ms), probe) });
+            let (taken, holds_place) = self.heard(answer, rungs, &ask)?;
+            let Some(place) = stand.filter(|_| holds_place) else {
+                if in_line && !matches!(taken, Taken::Slot { .. }) {
+                    leave(app, &ask).await;
                 }
-                Acquire::Closed { wait, states } => {
-                    self.note_closed(wait, &states);
-                    return Ok(Taken::Closed);
-                }
-                Acquire::Full { wait, position, states } => {
-                    self.note_closed(wait.unwrap_or(FALLBACK), &states);
-                    (wait, position)
-                }
+                return Ok(taken);
             };
-            let Some(place) = place.as_ref().filter(|_| position.is_some() && !self.patience.is_zero()) else {
-                return Ok(Taken::Full(wait.unwrap_or(FALLBACK)));
-            };
-            let began = Instant::now();
-            let _waiting = app.metrics.stand_in_line();
-            tokio::select! {
-                () = exchange.gone.cancelled() => {}
-                _ = place.woken(FALLBACK.min(self.patience)) => {}
+            in_line = true;
+            self.wait(place, FALLBACK.min(left)).await;
+        }
+        if in_line {
+            leave(app, &ask).await;
+        }
+        Err(Fall::Gone)
+    }
+
+    /// What an answer means, and whether it leaves us with a place in line.
+    fn heard(&mut self, answer: Acquire, rungs: &[&'a Rung], ask: &AcquireAsk) -> Result<(Taken<'a>, bool), Fall> {
+        match answer {
+            Acquire::Acquired { index, begun_ms, probe, .. } => {
+                let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
+                self.leases += 1;
+                let held = Held::new(self.climb.app, self.receipt(rung, ask, begun_ms), probe);
+                Ok((Taken::Slot { rung, held }, false))
             }
-            self.journey.waited += began.elapsed();
-            self.patience = self.patience.saturating_sub(began.elapsed());
-            if exchange.gone.is_cancelled() || self.patience.is_zero() {
-                leave(app, &ask).await;
-                let full = Taken::Full(wait.unwrap_or(FALLBACK));
-                return if exchange.gone.is_cancelled() { Err(Fall::Gone) } else { Ok(full) };
+            Acquire::Closed { wait, states } => {
+                self.note_closed(Some(wait), &states);
+                Ok((Taken::Closed, false))
+            }
+            Acquire::Full { wait, position, states } => {
+                self.note_closed(wait, &states);
+                Ok((Taken::Full(wait.unwrap_or(FALLBACK)), position.is_some()))
             }
         }
+    }
+
+    /// Waits to be woken.
+    async fn wait(&mut self, place: &shared::state::wake::Place, most: Duration) {
+        let began = Instant::now();
+        let _waiting = self.climb.app.metrics.stand_in_line();
+        tokio::select! {
+            () = self.climb.exchange.gone.cancelled() => {}
+            _ = place.woken(most) => {}
+        }
+        self.stood += began.elapsed();
+        self.journey.waited += began.elapsed();
     }
 
     /// What gives the slot back, and as whose.
@@ -241,9 +283,8 @@ impl Walk<'_> {
     }
 
     /// Calls a rung and records a failure before anything else is asked: the next decision must see it.
-    async fn call(&mut self, rung: &Rung, held: Held) -> Result<Result<Box<Answered>, Effect>, Fall> {
+    async fn call(&mut self, rung: &'a Rung, held: Held) -> Result<Result<Box<Answered>, Effect>, Fall> {
         let connection = &rung.serving.connection;
-        self.calls += 1;
         let began = Instant::now();
         let span = tracing::info_span!(
             "attempt",
@@ -273,7 +314,9 @@ impl Walk<'_> {
                 self.tried(rung, class.as_str(), &span);
                 span.record("error.type", class.as_str());
                 self.alert(rung, class);
-                held.give_back(mark(&failure, &rung.serving.connection, self.climb.ladder.sole())).await;
+                let mark = mark(&failure, &rung.serving.connection, self.climb.ladder.sole());
+                let closed = held.give_back(mark).await;
+                self.opens_in(closed.unwrap_or_default());
                 self.failed(rung, *failure)
             }
         }
@@ -293,10 +336,19 @@ impl Walk<'_> {
         self.only_limits &= matches!(failure.verdict.class, Class::RateLimited | Class::Billing);
         let owner = rung.serving.connection.owner_kind();
         let stop = matches!(effect.next, Next::Tell | Next::Larger | Next::Drop);
-        if stop || self.first.is_none() {
-            self.first = Some((failure, owner));
+        // A step that was full at first is tried after steps that are less preferred.
+        let rank = self.rank();
+        if stop || self.first.as_ref().is_none_or(|(before, ..)| rank < *before) {
+            self.first = Some((rank, failure, owner));
         }
         if stop { Err(self.fall()) } else { Ok(Err(effect)) }
+    }
+
+    /// The place in the ladder of the step that was called last.
+    fn rank(&self) -> usize {
+        let last = self.calls.last();
+        let mut steps = self.climb.ladder.steps.iter();
+        steps.position(|step| last.is_some_and(|last| std::ptr::eq(*last, step))).unwrap_or(usize::MAX)
     }
 
     /// A credential that is refused needs a person.
@@ -309,23 +361,35 @@ impl Walk<'_> {
         }
     }
 
-    fn note_closed(&mut self, wait: Duration, states: &[RungState]) {
+    /// A full rung is no failure; of those that are closed only limits keep the answer a 429.
+    fn note_closed(&mut self, wait: Option<Duration>, states: &[RungState]) {
+        if let Some(wait) = wait {
+            self.opens_in(wait);
+        }
+        self.only_limits &= states.iter().all(|state| match state {
+            RungState::Locked { cause, .. } => *cause != LockCause::Auth,
+            RungState::Full | RungState::OverRate { .. } => true,
+            RungState::Cooling { .. } | RungState::Probing { .. } => false,
+        });
+    }
+
+    fn opens_in(&mut self, wait: Duration) {
         let at = Instant::now() + wait;
         self.soonest = Some(self.soonest.map_or(at, |soonest| soonest.min(at)));
-        let limit = |state: &RungState| matches!(state, RungState::Locked { cause, .. } if *cause != LockCause::Auth);
-        self.only_limits &= states.iter().all(limit);
     }
 
     /// What the caller is told when no rung answered.
     fn fall(&mut self) -> Fall {
         let max_lock = self.climb.catalog.limits.max_lock;
-        let wait = self.soonest.map_or(max_lock, |at| at.saturating_duration_since(Instant::now())).min(max_lock);
+        let wait = self.soonest.map_or(FALLBACK, |at| at.saturating_duration_since(Instant::now())).min(max_lock);
         match self.first.take() {
+            // Nobody was even asked: the time was over.
+            None if self.soonest.is_none() => Refusal::NoCapacity { wait }.into(),
             None => {
                 let by = if self.only_limits { Closed::Limits } else { Closed::Failures };
                 Refusal::AllClosed { by, wait }.into()
             }
-            Some((failure, owner)) => {
+            Some((_, failure, owner)) => {
                 let after = if self.only_limits { After::AllLimited(wait) } else { After::Mixed };
                 Fall::Failed(Failed { class: failure.verdict.class, owner, error: &failure.error, after }.fault())
             }
@@ -351,24 +415,4 @@ fn candidate(rung: &Rung) -> Candidate {
         rpm: connection.rpm,
         credential_mark: Arc::clone(&connection.credential_mark),
     }
-}
-
-/// The rungs of a step in the order they are offered to the script.
-fn offer(step: &Step) -> Vec<&Rung> {
-    let mut rungs: Vec<&Rung> = step.rungs.iter().collect();
-    match step.order {
-        Order::Listed => {}
-        Order::Priority => rungs.sort_by_key(|rung| rung.serving.connection.priority),
-        Order::Spread => {
-            // A draw without replacement, each rung as likely as its weight: the least of exponential waits comes first.
-            let wait = |rung: &&Rung| -rand::random::<f64>().ln() / f64::from(rung.serving.connection.weight);
-            let mut drawn: Vec<(f64, &Rung)> = rungs.iter().map(|rung| (wait(rung), *rung)).collect();
-            drawn.sort_by(|(a, x), (b, y)| {
-                let by_priority = x.serving.connection.priority.cmp(&y.serving.connection.priority);
-                by_priority.then(a.total_cmp(b))
-            });
-            rungs = drawn.into_iter().map(|(_, rung)| rung).collect();
-        }
-    }
-    rungs
 }

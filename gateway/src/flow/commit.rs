@@ -44,7 +44,6 @@ pub fn commit(app: &Shared, answered: Answered, open: Open, journey: &Journey, e
         Body::Stream(stream) => {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
-            app.keeper.committed();
             let relay = Relay::new(*stream, open, held, ends.of(rung, committed.first_token));
             ("text/event-stream; charset=utf-8", relay.into_body())
         }

@@ -36,11 +36,10 @@ impl Held {
         });
     }
 
-    /// Gives the slot back and waits until that is known to all.
-    pub async fn give_back(mut self, mark: Mark) {
-        if let Some(receipt) = self.receipt.take() {
-            self.app.keeper.give_back(RecordAsk { mark, ..*receipt }).await;
-        }
+    /// Gives the slot back and waits until that is known to all. Answers how long the rung stays closed, if it does.
+    pub async fn give_back(mut self, mark: Mark) -> Option<Duration> {
+        let receipt = self.receipt.take()?;
+        self.app.keeper.give_back(RecordAsk { mark, ..*receipt }).await
     }
 
     /// Gives the slot back in the background: the attempt worked.

@@ -78,28 +78,35 @@ pub fn plan(catalog: &Catalog, means: Means<'_>, model: &Arc<Model>) -> Ladder {
         model.serving.iter().filter(|s| means.platform == Platform::Allowed && s.connection.owner == Owner::Platform);
 
     let mut steps: Vec<Step> = Vec::new();
-    // A key names its own connections in order: they are offered as listed, never drawn by weight.
+    // A key names its own connections in order: they are offered as listed, never drawn by weight, and only neighbours of a
+    // group share a step.
     for serving in named.chain(others) {
-        add(&mut steps, step_of(serving, Order::Listed), model, serving);
+        let fresh = Step::of(model, serving, Order::Listed);
+        match steps.last_mut() {
+            Some(last) if last.is_like(&fresh) => last.rungs.extend(fresh.rungs),
+            _ => steps.push(fresh),
+        }
     }
     for serving in platform {
-        add(&mut steps, step_of(serving, catalog.order(&serving.connection.group)), model, serving);
+        let fresh = Step::of(model, serving, catalog.order(&serving.connection.group));
+        match steps.iter_mut().find(|step| step.is_like(&fresh)) {
+            Some(step) => step.rungs.extend(fresh.rungs),
+            None => steps.push(fresh),
+        }
     }
     Ladder { steps }
 }
 
-fn step_of(serving: &Serving, order: Order) -> Step {
-    let connection = &serving.connection;
-    Step { group: connection.group.clone(), owner: connection.owner.clone(), order, rungs: Vec::new() }
-}
+impl Step {
+    fn of(model: &Arc<Model>, serving: &Serving, order: Order) -> Self {
+        let connection = &serving.connection;
+        let rung = Rung { model: Arc::clone(model), serving: serving.clone() };
+        Self { group: connection.group.clone(), owner: connection.owner.clone(), order, rungs: vec![rung] }
+    }
 
-/// Adds a rung to the step of its group and owner, which comes where its first rung came.
-fn add(steps: &mut Vec<Step>, fresh: Step, model: &Arc<Model>, serving: &Serving) {
-    let rung = Rung { model: Arc::clone(model), serving: serving.clone() };
-    let last_of_owner = steps.iter_mut().rev().find(|step| step.group == fresh.group && step.owner == fresh.owner);
-    match last_of_owner {
-        Some(step) => step.rungs.push(rung),
-        None => steps.push(Step { rungs: vec![rung], ..fresh }),
+    /// Whether the connections of both are of equal standing.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.group == other.group && self.owner == other.owner
     }
 }
 
@@ -120,5 +127,82 @@ impl Ladder {
         let rungs = self.steps.iter().flat_map(|step| &step.rungs);
         let connections: HashSet<&ConnectionId> = rungs.map(|rung| &rung.serving.connection.id).collect();
         if connections.len() == 1 { Sole::Yes } else { Sole::No }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::tests::catalog;
+
+    const FILE: &str = "
+providers: {p: {dialect: openai, base_url: http://localhost:1}}
+models: {m: {provider: p}, own-only: {provider: p}}
+groups: {fixed: {strategy: priority}}
+connections:
+  - {id: p1, provider: p, api_key: k, models: [m]}
+  - {id: p2, provider: p, api_key: k, models: [m], group: fixed}
+  - {id: p3, provider: p, api_key: k, models: [m]}
+  - {id: a1, provider: p, api_key: k, owner: acme, group: g1}
+  - {id: a2, provider: p, api_key: k, owner: acme, group: g2}
+  - {id: a3, provider: p, api_key: k, owner: acme, group: g1}
+  - {id: a4, provider: p, api_key: k, owner: acme}
+  - {id: z1, provider: p, api_key: k, owner: zeta}
+accounts: [{id: acme}, {id: zeta}]
+";
+
+    /// The ladder as text: steps by `|`, rungs by a space.
+    fn ladder(model: &str, account: &str, byok: &[&str], platform: Platform) -> String {
+        let catalog = catalog(FILE);
+        let byok: Vec<ConnectionId> = byok.iter().map(|id| id.parse().unwrap()).collect();
+        let account = account.parse().unwrap();
+        let means = Means { account: &account, byok: &byok, platform };
+        let ladder = plan(&catalog, means, catalog.model(model).unwrap());
+        let step = |step: &Step| {
+            let ids: Vec<&str> = step.rungs.iter().map(|rung| rung.serving.connection.id.as_str()).collect();
+            ids.join(" ")
+        };
+        ladder.steps.iter().map(step).collect::<Vec<_>>().join(" | ")
+    }
+
+    #[test]
+    fn the_keys_own_connections_come_first_in_its_order_then_the_accounts_others_then_the_platforms() {
+        let named = ladder("m", "acme", &["a3", "a1"], Platform::Allowed);
+        assert_eq!(named, "a3 a1 | a2 | a4 | p1 p3 | p2");
+    }
+
+    #[test]
+    fn what_a_key_names_between_two_connections_of_a_group_comes_between_them() {
+        let named = ladder("m", "acme", &["a1", "a2", "a3"], Platform::Denied);
+        assert_eq!(named, "a1 | a2 | a3 | a4");
+    }
+
+    #[test]
+    fn a_platform_that_is_denied_is_not_used_whether_or_not_the_key_names_own_connections() {
+        assert_eq!(ladder("m", "acme", &[], Platform::Denied), "a1 | a2 | a3 | a4");
+        assert_eq!(ladder("m", "acme", &["a4"], Platform::Denied), "a4 | a1 | a2 | a3");
+    }
+
+    #[test]
+    fn another_accounts_own_connections_are_never_used_even_if_a_key_names_them() {
+        assert_eq!(ladder("m", "zeta", &["a1", "a2"], Platform::Denied), "z1");
+        assert_eq!(ladder("m", "nobody", &["a1", "z1"], Platform::Allowed), "p1 p3 | p2");
+        assert_eq!(ladder("own-only", "nobody", &[], Platform::Allowed), "");
+    }
+
+    #[test]
+    fn the_platforms_connections_cannot_be_named_as_ones_own() {
+        assert_eq!(ladder("m", "zeta", &["p2"], Platform::Denied), "z1");
+    }
+
+    #[test]
+    fn connections_of_a_group_are_equals_and_groups_come_in_the_order_of_the_file() {
+        let catalog = catalog(FILE);
+        let nobody = "nobody".parse().unwrap();
+        let means = Means { account: &nobody, byok: &[], platform: Platform::Allowed };
+        let ladder = plan(&catalog, means, catalog.model("m").unwrap());
+        let steps: Vec<(&str, Order)> = ladder.steps.iter().map(|step| (step.group.as_str(), step.order)).collect();
+        assert_eq!(steps, [("p", Order::Spread), ("fixed", Order::Priority)]);
+        assert_eq!(ladder.sole(), Sole::No);
     }
 }

@@ -92,7 +92,6 @@ enum Next {
 impl Relay {
     /// Begins with the events that were held back until commit.
     pub fn new(stream: OpenStream, open: Open, held: Held, source: Source) -> Self {
-        open.tally().delivered(stream.state.chars());
         if let Some(tokens) = stream.state.usage() {
             open.tally().report(tokens);
         }
@@ -110,11 +109,7 @@ impl Relay {
     /// The next bytes for the caller; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.last == Last::Nothing {
-            self.last = Last::Content;
-            if self.stream.state.is_done() {
-                self.complete();
-            }
-            return Some(self.stream.first.clone());
+            return Some(self.first());
         }
         loop {
             match self.last {
@@ -136,10 +131,27 @@ impl Relay {
                     return Some(DONE);
                 }
                 Next::End => return Some(self.broken(Transport::Truncated.into())),
+                // Every choice was ended: only the farewell is missing, and that we can say ourselves.
+                Next::Broken(_) if self.stream.state.has_ended() => {
+                    self.complete();
+                    return Some(DONE);
+                }
                 Next::Broken(failed) => return Some(self.broken(failed)),
                 Next::Cut => return Some(self.cut()),
             }
         }
+    }
+
+    /// What was held back. Only now it counts as delivered: a caller that left before is not charged for it.
+    fn first(&mut self) -> Bytes {
+        self.last = Last::Content;
+        if let Some((open, _)) = &self.held {
+            open.deliver(self.stream.state.chars());
+        }
+        if self.stream.state.is_done() {
+            self.complete();
+        }
+        std::mem::take(&mut self.stream.first)
     }
 
     /// All whole events that have arrived, as the caller gets them; what breaks the stream is kept until they are sent.
@@ -269,3 +281,6 @@ impl Drop for Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,6 +65,12 @@ impl Open {
         &self.tally
     }
 
+    /// The first content goes to the caller. Redis is told at once, so that a crash from now on leaves it to be charged.
+    pub fn deliver(&self, chars: u64) {
+        self.tally.delivered(chars);
+        self.app.keeper.committed();
+    }
+
     /// Keeps the request's story for the log line at its end.
     pub fn remember(&mut self, journey: &Journey) {
         if let Some(pending) = &mut self.pending {

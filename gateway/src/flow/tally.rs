@@ -67,11 +67,19 @@ impl Tally {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens);
     }
 
+    /// Whether there is anything to charge by now.
+    pub fn costs(&self) -> bool {
+        self.delivered_chars.load(Relaxed) > 0 || self.reported().is_some()
+    }
+
+    fn reported(&self) -> Option<Tokens> {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What the request costs if it ended now: reported usage, else input plus delivered output once anything was delivered,
     /// else nothing.
     pub fn bill(&self) -> Bill {
-        let reported = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        let (tokens, basis) = match (reported, self.delivered_chars.load(Relaxed)) {
+        let (tokens, basis) = match (self.reported(), self.delivered_chars.load(Relaxed)) {
             (Some(tokens), _) => (tokens, Basis::Exact),
             (None, 0) => (Tokens::default(), Basis::Exact),
             (None, chars) => (estimate(self.prompt_chars, chars), Basis::Estimated),
@@ -79,6 +87,20 @@ impl Tally {
         let price = self.served().and_then(|served| served.price);
         Bill { tokens, cost: price.map_or(NanoDollars::ZERO, |price| price.cost(&tokens)), basis }
     }
+}
+
+/// The most a request can cost: no text has more tokens than bytes, input may be the dearest kind of input, and reasoning counts
+/// within the maximum of the output.
+pub fn upper_bound(price: &Price, prompt_bytes: u64, output_tokens: u64) -> NanoDollars {
+    let input = [
+        Tokens { input: prompt_bytes, ..Tokens::default() },
+        Tokens { cached_input: prompt_bytes, ..Tokens::default() },
+        Tokens { cache_write: prompt_bytes, ..Tokens::default() },
+    ];
+    let both = input
+        .into_iter()
+        .flat_map(|input| [Tokens { output: output_tokens, ..input }, Tokens { reasoning: output_tokens, ..input }]);
+    both.map(|tokens| price.cost(&tokens)).max().unwrap_or(NanoDollars::ZERO)
 }
 
 /// Characters as tokens, a quarter each, rounded up.
@@ -121,6 +143,19 @@ mod tests {
         let bill = tally.bill();
         assert_eq!((bill.tokens.input, bill.tokens.output, bill.basis), (100, 3, Basis::Estimated));
         assert_eq!(bill.cost.nanos(), 100 * 1_000 + 3 * 10_000);
+    }
+
+    #[test]
+    fn an_upper_bound_takes_the_dearest_kind_of_input_and_of_output() {
+        let rate = |usd: &str| Rate::per_million(usd.parse().unwrap()).unwrap();
+        let price = Price {
+            input: rate("1"),
+            cached_input: rate("0.1"),
+            cache_write: rate("1.25"),
+            output: rate("10"),
+            reasoning: rate("12"),
+        };
+        assert_eq!(upper_bound(&price, 400, 100).nanos(), 400 * 1_250 + 100 * 12_000);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `acquire` and `record`: a slot at one of the candidates, and what the outcome of the attempt closes or reopens.
+//! `acquire`: a slot at one of the candidates. `record`, beside it, says what the outcome of the attempt closes or reopens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +10,10 @@ use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{BucketName, ConnectionId, GroupId, ModelName, RequestId};
+
+pub use outcome::{Length, Mark, Record, RecordAsk, Sole, Unlock, Unlocked};
+
+mod outcome;
 
 /// At most so many candidates go into one call; more are asked in chunks.
 pub const CANDIDATES_MAX: usize = 16;
@@ -34,7 +38,7 @@ pub struct AcquireAsk {
     pub max_lock: Duration,
     /// Whether to wait in line.
     pub place: Place,
-    /// In order of preference.
+    /// In order of preference; each connection at most once.
     pub candidates: Vec<Candidate>,
 }
 
@@ -136,105 +140,6 @@ pub enum LockCause {
     Auth,
 }
 
-/// What `record` is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordAsk {
-    /// The group.
-    pub group: GroupId,
-    /// The connection that was acquired.
-    pub connection: ConnectionId,
-    /// Its model.
-    pub model: ModelName,
-    /// Its bucket.
-    pub bucket: BucketName,
-    /// The lease that is given back.
-    pub lease: LeaseId,
-    /// When the attempt began ([`Acquire::Acquired`]).
-    pub begun_ms: i64,
-    /// What the outcome means.
-    pub mark: Mark,
-    /// 80 to 120: every doubling length is stretched by this much.
-    pub jitter_percent: u8,
-    /// As in [`AcquireAsk`].
-    pub max_lock: Duration,
-}
-
-/// What the outcome of an attempt means for others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mark {
-    /// Nothing (the client's error, a cancelled attempt).
-    Nothing,
-    /// Content flows: clears like [`Mark::Success`], but keeps the lease and counts nothing. Only probes need it.
-    Committed,
-    /// It worked: clears locks and cooldowns that were set before the attempt began.
-    Success {
-        /// Time to the first token.
-        first_token: Option<Duration>,
-    },
-    /// The upstream said no for the bucket.
-    LockBucket {
-        /// Why.
-        cause: LockCause,
-        /// How long.
-        length: Length,
-    },
-    /// The upstream said no for the whole connection.
-    LockConnection {
-        /// Why.
-        cause: LockCause,
-        /// How long.
-        length: Length,
-        /// The credential's mark, as in [`Candidate`].
-        credential_mark: Arc<str>,
-    },
-    /// It failed: the third within 60 s sets a cooldown.
-    Failure {
-        /// Whether there is another connection to go to.
-        sole: Sole,
-    },
-}
-
-/// How long a lock is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
-    /// As the upstream told.
-    Told(Duration),
-    /// Nothing was told: 2 s, doubling to 5 min with each time it is set again, jittered.
-    Doubling,
-}
-
-/// Whether a connection is the only one for its model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sole {
-    /// It is: it cools only when most of the last minute's attempts failed.
-    Yes,
-    /// There are others.
-    No,
-}
-
-/// What `record` answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
-    /// Done; the lease is given back.
-    Recorded {
-        /// How long this rung stays closed; `None`: it is open.
-        closed: Option<Duration>,
-    },
-    /// The lease is not held: recorded before, or lapsed and reaped. Nothing was changed.
-    Already,
-}
-
-/// What `unlock` opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unlock<'a> {
-    /// The lock of the whole connection.
-    Connection,
-    /// The lock of one bucket.
-    Bucket(&'a BucketName),
-    /// The cooldown of one model.
-    Model(&'a ModelName),
-}
-
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.request, self.attempt)
@@ -260,13 +165,21 @@ impl Store {
     /// Takes a slot at the first candidate, in the given order, that is neither locked nor cooling and has room. More than
     /// [`CANDIDATES_MAX`] candidates are asked in several calls. Idempotent in the lease.
     pub async fn acquire(&self, ask: &AcquireAsk) -> Result<Acquire, StateError> {
+        if ask.candidates.is_empty() {
+            return Ok(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() });
+        }
+        if ask.candidates.len() <= CANDIDATES_MAX {
+            return self.acquire_chunk(ask, &ask.candidates).await;
+        }
+        // One call sees only its own chunk: a slot that a lost reply left in a later one must be found first.
+        let first = self.chunk_that_holds(ask).await?.unwrap_or(0);
         let mut merged: Option<Acquire> = None;
-        for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate() {
+        for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
             let answer = self.acquire_chunk(ask, candidates).await?;
             if let Acquire::Acquired { index, begun_ms, expires_ms, probe } = answer {
-                if ask.candidates.len() > CANDIDATES_MAX && ask.place != Place::Pass {
-                    self.leave_group(&ask.group, ask.candidates.iter().map(|c| &c.connection), &ask.lease.request)
-                        .await?;
+                if ask.place != Place::Pass {
+                    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
+                    self.leave_group(&ask.group, connections, &ask.lease.request).await?;
                 }
                 return Ok(Acquire::Acquired { index: chunk * CANDIDATES_MAX + index, begun_ms, expires_ms, probe });
             }
@@ -276,6 +189,18 @@ impl Store {
             });
         }
         Ok(merged.unwrap_or(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() }))
+    }
+
+    /// Which chunk of the candidates holds this very lease.
+    async fn chunk_that_holds(&self, ask: &AcquireAsk) -> Result<Option<usize>, StateError> {
+        let group = self.keys.of_group(&ask.group);
+        let lease = ask.lease.to_string();
+        let mut pipeline = redis::pipe();
+        for candidate in &ask.candidates {
+            pipeline.zscore(group.of_connection(&candidate.connection).leases(), &lease);
+        }
+        let scores = self.link.pipeline(&pipeline).await?;
+        Ok(scores.iter().position(|score| *score != redis::Value::Nil).map(|index| index / CANDIDATES_MAX))
     }
 
     async fn acquire_chunk(&self, ask: &AcquireAsk, candidates: &[Candidate]) -> Result<Acquire, StateError> {
@@ -311,36 +236,6 @@ impl Store {
         Acquire::read(self.link.run(&self.scripts.acquire, &keys, &args).await?)
     }
 
-    /// Says what the outcome of an attempt means, and gives its lease back. Idempotent in the lease.
-    pub async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
-        let connection = self.keys.of_group(&ask.group).of_connection(&ask.connection);
-        let keys = [
-            connection.lock(),
-            connection.bucket_lock(&ask.bucket),
-            connection.cooldown(&ask.model),
-            connection.leases(),
-            connection.waiters(),
-            connection.alive(),
-            connection.health(),
-        ];
-        let lease = ask.lease.to_string();
-        let mark = MarkArgs::of(&ask.mark);
-        let args = [
-            Arg::Text(&lease),
-            Arg::Text(mark.word),
-            Arg::Int(ask.begun_ms),
-            Arg::Int(i64::from(ask.jitter_percent)),
-            Arg::Int(ms(ask.max_lock)),
-            Arg::Text(&self.wake_prefix),
-            Arg::Text(mark.cause),
-            Arg::Int(mark.length_ms),
-            Arg::Text(mark.credential),
-            Arg::Text(mark.sole),
-            Arg::Int(mark.first_token_ms),
-        ];
-        Record::read(self.link.run(&self.scripts.record, &keys, &args).await?)
-    }
-
     /// Gives up the places a request holds in the lines of these connections. Harmless if it holds none.
     pub async fn leave_group<'a>(
         &self,
@@ -355,78 +250,10 @@ impl Store {
             let connection = group.of_connection(connection);
             pipeline.zrem(connection.waiters(), &member).zrem(connection.alive(), &member);
         }
+        if pipeline.is_empty() {
+            return Ok(());
+        }
         self.link.pipeline(&pipeline).await.map(drop)
-    }
-
-    /// Opens what is closed, at once and on every replica; says whether anything was closed.
-    pub async fn unlock(
-        &self,
-        group: &GroupId,
-        connection: &ConnectionId,
-        what: Unlock<'_>,
-    ) -> Result<Unlocked, StateError> {
-        let connection = self.keys.of_group(group).of_connection(connection);
-        let key = match what {
-            Unlock::Connection => connection.lock(),
-            Unlock::Bucket(bucket) => connection.bucket_lock(bucket),
-            Unlock::Model(model) => connection.cooldown(model),
-        };
-        match self.link.command(redis::cmd("DEL").arg(key)).await? {
-            redis::Value::Int(0) => Ok(Unlocked::Nothing),
-            redis::Value::Int(_) => Ok(Unlocked::Opened),
-            _ => Err(StateError::Reply("DEL should have answered an integer".into())),
-        }
-    }
-}
-
-/// What `unlock` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unlocked {
-    /// There was something to open.
-    Opened,
-    /// There was not.
-    Nothing,
-}
-
-/// A mark as the script's arguments.
-struct MarkArgs<'a> {
-    word: &'static str,
-    cause: &'static str,
-    length_ms: i64,
-    credential: &'a str,
-    sole: &'static str,
-    first_token_ms: i64,
-}
-
-impl<'a> MarkArgs<'a> {
-    fn of(mark: &'a Mark) -> Self {
-        let plain = |word| Self { word, cause: "", length_ms: 0, credential: "", sole: "", first_token_ms: -1 };
-        match mark {
-            Mark::Nothing => plain("nothing"),
-            Mark::Committed => plain("committed"),
-            Mark::Success { first_token } => Self { first_token_ms: first_token.map_or(-1, ms), ..plain("success") },
-            Mark::LockBucket { cause, length } => {
-                Self { cause: cause.as_str(), length_ms: length.told_ms(), ..plain("lock_bucket") }
-            }
-            Mark::LockConnection { cause, length, credential_mark } => Self {
-                cause: cause.as_str(),
-                length_ms: length.told_ms(),
-                credential: credential_mark,
-                ..plain("lock_connection")
-            },
-            Mark::Failure { sole: Sole::Yes } => Self { sole: "sole", ..plain("failure") },
-            Mark::Failure { sole: Sole::No } => Self { sole: "others", ..plain("failure") },
-        }
-    }
-}
-
-impl Length {
-    /// 0 stands for doubling.
-    fn told_ms(self) -> i64 {
-        match self {
-            Self::Told(length) => ms(length).max(1),
-            Self::Doubling => 0,
-        }
     }
 }
 
@@ -493,17 +320,6 @@ impl RungState {
                 Some(cause) => Self::Locked { cause, wait },
                 None => return Err(reply.unknown(cause)),
             },
-        })
-    }
-}
-
-impl Record {
-    fn read(value: redis::Value) -> Result<Self, StateError> {
-        let (tag, mut reply) = Reply::open("record", value)?;
-        Ok(match tag.as_str() {
-            "recorded" => Self::Recorded { closed: u64::try_from(reply.int()?).ok().map(Duration::from_millis) },
-            "already" => Self::Already,
-            _ => return Err(reply.unknown(&tag)),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -160,6 +160,11 @@ impl ManagedRedis {
     /// Its process id; `None` once it has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
+    }
+
+    /// Waits until it ends by itself. May be dropped and called again.
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
     }
 
     /// Asks it to shut down (`SIGTERM`: data in memory is written first), waits, and kills it if it does not.

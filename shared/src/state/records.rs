@@ -349,8 +349,9 @@ fn record_fields(key: &KeyRecord, owner: &OwnerFields) -> Vec<(&'static str, Str
     for (field, value) in owned.into_iter().chain(fields.iter().map(|(field, value)| (*field, value.as_str()))) {
         hash.update(format!("{field}={value}\0"));
     }
-    let digest = hash.finalize();
-    fields.push(("rev", digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()));
+    let mut rev = [0; 8];
+    rev.copy_from_slice(&hash.finalize()[..8]);
+    fields.push(("rev", format!("{:016x}", u64::from_be_bytes(rev))));
     fields
 }
 

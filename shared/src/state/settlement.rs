@@ -181,6 +181,9 @@ impl Store {
         let keys = self.keys_of(account).await?;
         let slot = self.keys.of_account(account);
         let mut found = Vec::new();
+        if keys.is_empty() {
+            return Ok(found);
+        }
         for (key, requests) in self.survey_lapsed(account, &keys).await? {
             let mut pipeline = redis::pipe();
             for request in &requests {

@@ -169,8 +169,12 @@ impl Store {
             ask.add("waiters", connection.alive());
             ask.add("rate", connection.rpm());
             ask.add("closure", connection.lock());
-            query.buckets.iter().for_each(|bucket| ask.add("closure", connection.bucket_lock(bucket)));
-            query.models.iter().for_each(|model| ask.add("closure", connection.cooldown(model)));
+            for bucket in &query.buckets {
+                ask.add("closure", connection.bucket_lock(bucket));
+            }
+            for model in &query.models {
+                ask.add("closure", connection.cooldown(model));
+            }
             ask.add("health", connection.health());
         }
         let (now_ms, mut rows) = ask.run(self, max_lock).await?;
@@ -189,7 +193,9 @@ impl Store {
     ) -> Result<Vec<(KeyId, Vec<RequestId>)>, StateError> {
         let slot = self.keys.of_account(account);
         let mut ask = Survey::default();
-        keys.iter().for_each(|key| ask.add("lapsed", slot.of_key(key).leases()));
+        for key in keys {
+            ask.add("lapsed", slot.of_key(key).leases());
+        }
         let (_, mut rows) = ask.run(self, Duration::ZERO).await?;
         let mut found = Vec::new();
         for key in keys {

@@ -1,1 +1,88 @@
-//! todo
+//! What one request costs Redis. Calls are counted exactly; times are printed (`--no-capture`), as they depend on the machine.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, stream};
+use shared::money::NanoDollars;
+use shared::state::admission::{Admit, AdmitAsk, Hold};
+use shared::state::capacity::{Acquire, Candidate, Mark, Record};
+use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
+use shared::state::scripts::Scripts;
+use shared::state::settlement::{Settle, Settlement};
+
+use super::table::*;
+
+const REQUESTS: u32 = 2_000;
+
+/// Calls and µs of each command since the last reset.
+async fn command_stats(table: &Table) -> BTreeMap<String, (u64, u64)> {
+    let text = table.text(&["INFO", "commandstats"]).await;
+    let mut stats = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
+        let (name, fields) = line.split_once(':').unwrap();
+        let number =
+            |field: &str| fields.split(',').find_map(|part| part.strip_prefix(field)).unwrap().parse::<u64>().unwrap();
+        stats.insert(name.to_owned(), (number("calls="), number("usec=")));
+    }
+    stats
+}
+
+/// Runs `each` for every request and answers how many commands Redis ran and how many µs it spent, per request.
+async fn measured(table: &Table, name: &str, each: impl AsyncFn(u32)) -> (f64, f64) {
+    table.command(&["CONFIG", "RESETSTAT"]).await;
+    stream::iter(0..REQUESTS).for_each_concurrent(32, |n| each(n)).await;
+    let stats = command_stats(table).await;
+    let total = f64::from(REQUESTS);
+    let micros = stats["evalsha"].1;
+    let calls: u64 = stats.iter().filter(|(name, _)| name.as_str() != "evalsha").map(|(_, (calls, _))| calls).sum();
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let (calls, micros) = (calls as f64 / total, micros as f64 / total);
+    println!("{name:8} {calls:5.1} calls {micros:6.1} µs");
+    (calls, micros)
+}
+
+#[tokio::test]
+async fn one_request_with_all_limits_on_and_three_candidates_takes_few_calls_to_redis() {
+    let table = Table::with(Scripts::new()).await;
+    let spend = SpendLimit { limit: NanoDollars::MAX, period: "total".into(), zone: "UTC".into() };
+    let rights =
+        KeyRights { rpm: Some(REQUESTS), max_concurrent: Some(REQUESTS), spend: Some(spend), ..KeyRights::default() };
+    table.declare(Money::Limited { opening: nanos(1_000_000_000) }, Overdraft::Soft, rights).await;
+    let mut span = month("total", 0, 0);
+    (span.start_ms, span.end_ms) = (0, None);
+    let three: Vec<Candidate> =
+        ["a", "b", "c"].map(|name| Candidate { rpm: Some(1_000_000), ..slots(name, REQUESTS) }).to_vec();
+    let ask = |n: u32| AdmitAsk {
+        hold: Hold::AtMost(nanos(1)),
+        span: Some(span.clone()),
+        ..table.admit_ask(&format!("0190b3c4-6f00-7abc-8def-{n:012}"))
+    };
+    let name = |n: u32| ask(n).request.as_str().to_owned();
+
+    let admit = measured(&table, "admit", async |n| {
+        let answer = table.store().admit(&ask(n)).await.unwrap();
+        assert!(matches!(answer, Admit::Admitted { .. }), "{answer:?}");
+    })
+    .await;
+    let acquire = measured(&table, "acquire", async |n| {
+        let answer = table.acquire(&name(n), &three).await;
+        assert!(matches!(answer, Acquire::Acquired { index: 0, .. }), "{answer:?}");
+    })
+    .await;
+    let record = measured(&table, "record", async |n| {
+        let success = Mark::Success { first_token: Some(millis(300)) };
+        let answer = table.record(&name(n), &three[0], START, success).await;
+        assert_eq!(answer, Record::Recorded { closed: None });
+    })
+    .await;
+    let settle = measured(&table, "settle", async |n| {
+        let settlement = Settlement { span: Some(span.clone()), ..table.settlement(&name(n), 1) };
+        assert!(matches!(table.store().settle(&settlement).await.unwrap(), Settle::Settled { .. }));
+    })
+    .await;
+    let all = [admit, acquire, record, settle];
+    let calls: f64 = all.iter().map(|(calls, _)| calls).sum();
+    let micros: f64 = all.iter().map(|(_, micros)| micros).sum();
+    println!("request  {calls:5.1} calls {micros:6.1} µs");
+    assert!(calls < 48.0, "{calls} calls");
+}

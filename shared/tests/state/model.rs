@@ -1,1 +1,337 @@
-//! todo
+//! Random calls of three replicas, some of them sent twice, against a small model in Rust; the clock moves by chance and to the
+//! very boundaries (±1 ms) of what the model knows. Every answer must be the model's, and the invariants must hold.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use shared::ids::RequestId;
+use shared::state::admission::{AdmitAsk, Hold, Place};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk};
+use shared::state::leases::{ConnectionLease, KeyLease, Progress};
+use shared::state::records::{KeyRights, Money, SpendLimit};
+use shared::state::settlement::{LapsedRequest, Settlement};
+
+use super::table::*;
+use account::Account;
+use group::Group;
+use ops::{Call, Op, Pick, Rules, credential_mark, op, rules};
+
+mod account;
+mod group;
+mod line;
+mod ops;
+
+const LABEL: &str = "2033";
+
+/// One run: the real store and the model beside it.
+struct Game<'a> {
+    table: &'a Table,
+    rules: Rules,
+    us: i64,
+    account: Account,
+    group: Group,
+    /// When each attempt began, as its caller was told.
+    begun: BTreeMap<String, i64>,
+    /// How often each request number was used before.
+    generations: [u32; 7],
+}
+
+impl<'a> Game<'a> {
+    async fn begin(table: &'a Table, rules: Rules) -> Self {
+        table.command(&["FLUSHDB"]).await;
+        table.at(0).await;
+        let spend = SpendLimit { limit: nanos(rules.spend_limit), period: "year".into(), zone: "UTC".into() };
+        let rights = KeyRights {
+            rpm: Some(rules.rpm),
+            max_concurrent: Some(rules.cap),
+            spend: Some(spend),
+            ..KeyRights::default()
+        };
+        table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
+        let (account, group) = (Account::new(&rules), Group::new(&rules));
+        Self { table, rules, us: 0, account, group, begun: BTreeMap::new(), generations: [0; 7] }
+    }
+
+    fn now_ms(&self) -> i64 {
+        START + self.us / 1000
+    }
+
+    fn now_us(&self) -> i64 {
+        START * 1000 + self.us
+    }
+
+    fn candidate(&self, number: usize, credential: u8) -> Candidate {
+        let (max_concurrent, rpm) = self.rules.connections[number];
+        Candidate { max_concurrent, rpm, credential_mark: credential_mark(credential), ..open(&format!("c{number}")) }
+    }
+
+    async fn play(&mut self, op: Op) -> Result<(), TestCaseError> {
+        match op {
+            Op::Wait { us } => self.go_to(self.us + us).await,
+            Op::Boundary { nth, ms } => self.go_to_boundary(nth, ms).await,
+            Op::Admit { call, hold, place } => self.admit(call, hold, place).await?,
+            Op::LeaveKey { call } => {
+                self.store(call).leave_key(&self.table.account, &self.table.key, &self.id(call)).await.unwrap();
+                self.account.line.leave(&self.name(call));
+            }
+            Op::RenewKey { call, cost } => self.renew_key(call, cost).await?,
+            Op::Settle { call, cost } => self.settle(call, cost).await?,
+            Op::SettleLapsed { call } => self.settle_lapsed(call).await?,
+            Op::Credit { receipt, amount } => {
+                let receipt = format!("r{receipt}");
+                let answer =
+                    self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
+                prop_assert_eq!(answer, self.account.credit(&receipt, amount));
+            }
+            Op::Acquire { call, attempt, place, reversed, credential } => {
+                self.acquire(call, attempt, place, reversed, credential).await?;
+            }
+            Op::Record { call, lease, mark } => {
+                let (lease, number) = self.picked(call, lease);
+                self.record(call, lease, number, mark).await?;
+            }
+            Op::RenewConnection { call, lease } => {
+                let (lease, number) = self.picked(call, lease);
+                self.renew_connection(call, lease, number).await?;
+            }
+            Op::LeaveGroup { call } => {
+                let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
+                let connections = candidates.iter().map(|candidate| &candidate.connection);
+                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                self.group.leave(&self.name(call));
+            }
+        }
+        self.account.check(self.now_us())?;
+        self.group.check(self.now_us())
+    }
+
+    fn store(&self, call: Call) -> &'a shared::state::Store {
+        &self.table.stores[call.replica()]
+    }
+
+    fn name(&self, call: Call) -> String {
+        let number = usize::from(call.request);
+        format!("q{number}-{}", self.generations[number])
+    }
+
+    fn id(&self, call: Call) -> RequestId {
+        request(&self.name(call))
+    }
+
+    /// A lease and the number of its connection.
+    fn picked(&self, call: Call, pick: Pick) -> (LeaseId, usize) {
+        let held = self.group.held();
+        match pick {
+            Pick::Held { nth } if !held.is_empty() => {
+                let (text, number) = &held[nth % held.len()];
+                let (name, attempt) = text.split_once(':').unwrap();
+                (lease(name, attempt.parse().unwrap()), *number)
+            }
+            Pick::Held { .. } => (lease(&self.name(call), 1), 0),
+            Pick::Stray { attempt, connection } => {
+                (lease(&self.name(call), attempt), connection % self.rules.connections.len())
+            }
+        }
+    }
+
+    async fn go_to(&mut self, us: i64) {
+        self.us = us.max(self.us);
+        self.table.at_us(self.us).await;
+    }
+
+    async fn go_to_boundary(&mut self, nth: usize, ms: i64) {
+        let mut coming: Vec<i64> = self.account.boundaries();
+        coming.extend(self.group.boundaries());
+        coming.retain(|at| *at > self.now_ms());
+        coming.sort_unstable();
+        coming.dedup();
+        if let Some(at) = coming.get(nth % coming.len().max(1)) {
+            self.go_to((at + ms - START) * 1000).await;
+        }
+    }
+
+    async fn admit(&mut self, call: Call, hold: i64, place: Place) -> Result<(), TestCaseError> {
+        if self.account.is_settled(&self.name(call)) && !call.twice {
+            self.generations[usize::from(call.request)] += 1;
+        }
+        let span = Some(month(LABEL, 0, 1 << 40));
+        let hold_ask = if hold < 0 { Hold::Free } else { Hold::AtMost(nanos(hold)) };
+        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&self.name(call)) };
+        for _ in 0..call.times() {
+            let before = self.digest().await;
+            let answer = self.store(call).admit(&ask).await.unwrap();
+            let (expected, writes) = self.account.admit(&self.name(call), hold, place, self.us);
+            prop_assert_eq!(answer, expected);
+            if !writes {
+                prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
+        let cost = self.account.affordable(&self.name(call), cost);
+        let progress = Progress { cost: nanos(cost), ..Progress::default() };
+        let lease = KeyLease { key: self.table.key.clone(), request: self.id(call), progress };
+        for _ in 0..call.times() {
+            let lost = self.store(call).renew_keys(&self.table.account, std::slice::from_ref(&lease)).await.unwrap();
+            let kept = self.account.renew(&self.name(call), cost, self.now_ms());
+            prop_assert_eq!(lost.is_empty(), kept);
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
+        let cost = self.account.affordable(&self.name(call), cost);
+        let span = Some(month(LABEL, 0, 1 << 40));
+        let settlement = Settlement { span, ..self.table.settlement(&self.name(call), cost) };
+        for _ in 0..call.times() {
+            let answer = self.store(call).settle(&settlement).await.unwrap();
+            prop_assert_eq!(answer, self.account.settle(&self.name(call), cost));
+        }
+        Ok(())
+    }
+
+    async fn settle_lapsed(&mut self, call: Call) -> Result<(), TestCaseError> {
+        let lapsed = LapsedRequest {
+            account: self.table.account.clone(),
+            key: self.table.key.clone(),
+            request: self.id(call),
+            span: Some(month(LABEL, 0, 1 << 40)),
+        };
+        let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
+        let due = self.account.lapsed(&self.name(call), self.now_ms());
+        prop_assert_eq!(seen.contains(&lapsed), due);
+        for _ in 0..call.times() {
+            let answer = self.table.store().settle_lapsed(&lapsed).await.unwrap();
+            prop_assert_eq!(answer, self.account.settle_lapsed(&self.name(call), self.now_ms()));
+        }
+        Ok(())
+    }
+
+    async fn acquire(
+        &mut self,
+        call: Call,
+        attempt: u32,
+        place: Place,
+        reversed: bool,
+        credential: u8,
+    ) -> Result<(), TestCaseError> {
+        let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
+        if reversed {
+            order.reverse();
+        }
+        let lease = lease(&self.name(call), attempt);
+        let candidates = order.iter().map(|number| self.candidate(*number, credential)).collect();
+        let ask = AcquireAsk {
+            group: self.table.group.clone(),
+            lease: lease.clone(),
+            max_lock: self.rules.max_lock,
+            place,
+            candidates,
+        };
+        for _ in 0..call.times() {
+            let before = self.digest().await;
+            let answer = self.store(call).acquire(&ask).await.unwrap();
+            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
+            let (expected, writes) = self.group.acquire(&asked, &order, self.us);
+            prop_assert_eq!(&answer, &expected);
+            if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
+                self.begun.insert(lease.to_string(), begun_ms);
+            }
+            if !writes {
+                prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
+            }
+        }
+        Ok(())
+    }
+
+    async fn record(&mut self, call: Call, lease: LeaseId, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
+        let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
+        let at = self.candidate(connection, 1);
+        let ask = RecordAsk {
+            lease: lease.clone(),
+            max_lock: self.rules.max_lock,
+            ..self.table.record_ask("q", &at, begun_ms, mark.clone())
+        };
+        for _ in 0..call.times() {
+            let before = self.digest().await;
+            let answer = self.store(call).record(&ask).await.unwrap();
+            prop_assert_eq!(
+                &answer,
+                &self.group.record(&lease.to_string(), connection, &mark, begun_ms, self.now_ms())
+            );
+            if answer == Record::Already {
+                prop_assert_eq!(self.digest().await, before, "a second record wrote");
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_connection(&mut self, call: Call, lease: LeaseId, number: usize) -> Result<(), TestCaseError> {
+        let held = ConnectionLease { connection: self.candidate(number, 1).connection, lease };
+        for _ in 0..call.times() {
+            let lost =
+                self.store(call).renew_connections(&self.table.group, std::slice::from_ref(&held)).await.unwrap();
+            let kept = self.group.renew(&held.lease.to_string(), number, self.now_ms());
+            prop_assert_eq!(lost.is_empty(), kept);
+        }
+        Ok(())
+    }
+
+    /// All content but the lines and the connections' leases, which a refusal may touch (places, reaping).
+    async fn digest(&self) -> String {
+        let script = "local all = {}
+            for _, key in ipairs(redis.call('KEYS', 'hg:*')) do
+              if not key:find('waiters') and not (key:find('{g:') and key:find(':leases')) then
+                all[#all + 1] = key .. redis.sha1hex(redis.call('DUMP', key))
+              end
+            end
+            table.sort(all)
+            return redis.sha1hex(table.concat(all))";
+        self.table.text(&["EVAL", script, "0"]).await
+    }
+
+    /// The sum of the ledger is what left the balance, to the nano-dollar, and every request has at most one row.
+    async fn audit(&self) -> Result<(), TestCaseError> {
+        let rows = self.table.store().ledger(&self.table.account, 1000).await.unwrap();
+        let mut ids: Vec<&String> = rows.iter().map(|row| &row.fields["id"]).collect();
+        ids.sort();
+        let count = ids.len();
+        ids.dedup();
+        prop_assert_eq!(ids.len(), count, "a request with two rows");
+        let spent: i64 = rows.iter().map(|row| row.fields["cost"].parse::<i64>().unwrap()).sum();
+        let balance: i64 = self.table.text(&["GET", "hg:{a:acme}:balance"]).await.parse().unwrap();
+        prop_assert_eq!(self.account.credited() - spent, balance);
+        let counter = self.table.text(&["GET", &format!("hg:{{a:acme}}:key:ci:spend:{LABEL}")]).await;
+        prop_assert_eq!(counter.parse().unwrap_or(0), spent);
+        Ok(())
+    }
+}
+
+#[test]
+fn three_replicas_calls_in_any_order_get_the_answers_of_the_model_and_keep_its_invariants() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let table = runtime.block_on(Table::new());
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
+    let config = Config { cases, failure_persistence: None, max_shrink_time: 20_000, ..Config::default() };
+    let began = std::time::Instant::now();
+    let outcome = TestRunner::new(config).run(&(rules(), prop::collection::vec(op(), 1..100)), |(rules, ops)| {
+        // A machine under load plays fewer games rather than holding everyone up.
+        if began.elapsed() > Duration::from_secs(40) {
+            return Ok(());
+        }
+        runtime.block_on(async {
+            let mut game = Game::begin(&table, rules).await;
+            for op in ops {
+                game.play(op).await?;
+            }
+            game.audit().await
+        })
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}

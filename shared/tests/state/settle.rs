@@ -1,1 +1,209 @@
-//! todo
+//! `settle`: once per request id, to the nano-dollar, also for requests whose replica died.
+
+use std::slice::from_ref;
+
+use shared::money::Tokens;
+use shared::state::admission::{AdmitAsk, Hold};
+use shared::state::leases::{KeyLease, Progress};
+use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
+use shared::state::settlement::{Basis, LapsedRequest, LedgerRow, Outcome, Settle, SettleLapsed, Settlement};
+
+use super::table::*;
+
+async fn limited(table: &Table, opening: i64, overdraft: Overdraft) {
+    let spend = SpendLimit { limit: nanos(1_000), period: "month".into(), zone: "UTC".into() };
+    let rights = KeyRights { spend: Some(spend), max_concurrent: Some(9), ..KeyRights::default() };
+    table.declare(Money::Limited { opening: nanos(opening) }, overdraft, rights).await;
+}
+
+async fn admit(table: &Table, name: &str, hold: i64) {
+    let ask =
+        AdmitAsk { hold: Hold::AtMost(nanos(hold)), span: Some(month("2033-05", 0, 100_000)), ..table.admit_ask(name) };
+    let answer = table.store().admit(&ask).await.unwrap();
+    assert!(matches!(answer, shared::state::admission::Admit::Admitted { .. }), "{answer:?}");
+}
+
+fn settlement(table: &Table, name: &str, cost: i64) -> Settlement {
+    Settlement { span: Some(month("2033-05", 0, 100_000)), ..table.settlement(name, cost) }
+}
+
+fn row(rows: &[LedgerRow], field: &str) -> Vec<String> {
+    rows.iter().map(|row| row.fields[field].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_request_is_settled_once_with_one_row_and_every_figure_moves_by_its_cost() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    admit(&table, "q1", 50).await;
+    let ask = settlement(&table, "q1", 7);
+    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(93)) });
+    let dump = table.dump().await;
+    for store in &table.stores {
+        assert_eq!(store.settle(&ask).await.unwrap(), Settle::Already);
+    }
+    assert_eq!(table.dump().await, dump);
+    assert_eq!(table.text(&["GET", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "7");
+    assert_eq!(table.text(&["HGET", "hg:{a:acme}:reserved", "total"]).await, "0");
+    assert_eq!(table.text(&["ZCARD", "hg:{a:acme}:key:ci:leases"]).await, "0");
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let mut fields: Vec<_> = rows[0].fields.iter().map(|(field, value)| format!("{field}={value}")).collect();
+    fields.sort();
+    let expected = "at=2000000000000 basis=exact cache_write=0 cached_input=0 connection=a cost=7 id=q1 input=10 key=ci \
+                    model=m outcome=ok output=5 reasoning=0 served_model=m";
+    assert_eq!(fields.join(" "), expected);
+}
+
+#[tokio::test]
+async fn a_request_that_cost_nothing_has_its_row_and_moves_no_money() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::Soft).await;
+    admit(&table, "q1", 50).await;
+    let mut ask = settlement(&table, "q1", 0);
+    ask.outcome = Outcome::RefusedAfterStart;
+    ask.served_model = None;
+    ask.connection = None;
+    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(100)) });
+    assert_eq!(table.text(&["EXISTS", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "0");
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    assert_eq!(row(&rows, "outcome"), ["refused_after_start"]);
+}
+
+#[tokio::test]
+async fn an_account_without_a_money_limit_gets_no_balance() {
+    let table = Table::new().await;
+    table.declare_rights(KeyRights::default()).await;
+    table.admit("q1").await;
+    assert_eq!(table.settle("q1", 7).await, Settle::Settled { balance: None });
+    assert_eq!(table.text(&["EXISTS", "hg:{a:acme}:balance"]).await, "0");
+}
+
+#[tokio::test]
+async fn a_request_redis_knows_nothing_of_is_settled_all_the_same() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    admit(&table, "q1", 50).await;
+    table.command(&["DEL", "hg:{a:acme}:req:q1"]).await;
+    let ask = settlement(&table, "q1", 7);
+    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(93)) });
+    assert_eq!(table.text(&["HGET", "hg:{a:acme}:reserved", "total"]).await, "0", "its hold is free");
+    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Already);
+}
+
+#[tokio::test]
+async fn the_period_of_the_admission_is_charged_whenever_it_settles() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::Soft).await;
+    admit(&table, "old", 0).await;
+    table.at(100_000).await;
+    let june = month("2033-06", 100_000, 200_000);
+    let mut new = table.settlement("new", 2);
+    new.span = Some(june);
+    table.store().settle(&new).await.unwrap();
+    table.store().settle(&settlement(&table, "old", 3)).await.unwrap();
+    for (label, spent) in [("2033-05", "3"), ("2033-06", "2")] {
+        assert_eq!(table.text(&["GET", &format!("hg:{{a:acme}}:key:ci:spend:{label}")]).await, spent);
+    }
+    let mark = table.text(&["HGET", "hg:{a:acme}:key:ci", "spend_mark"]).await;
+    assert_eq!(mark, "2033-06", "a late settlement does not turn the mark back");
+}
+
+#[tokio::test]
+async fn large_amounts_stay_exact() {
+    let table = Table::new().await;
+    limited(&table, 9_007_199_254_740_991, Overdraft::Soft).await;
+    admit(&table, "q1", 0).await;
+    let ask = settlement(&table, "q1", 9_007_199_254_740_989);
+    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(2)) });
+    assert_eq!(table.text(&["GET", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "9007199254740989");
+}
+
+#[tokio::test]
+async fn a_dead_replicas_request_is_settled_once_at_its_last_progress() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    admit(&table, "q1", 50).await;
+    table.at(5_000).await;
+    let tokens = Tokens { input: 10, output: 3, ..Tokens::default() };
+    let progress =
+        Progress { served_model: Some(model("n")), connection: Some(connection("a")), tokens, cost: nanos(4) };
+    let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
+    table.store().renew_keys(&table.account, from_ref(&lease)).await.unwrap();
+    table.at(19_999).await;
+    assert!(table.store().lapsed(&table.account).await.unwrap().is_empty());
+    table.at(20_000).await;
+    let lapsed = table.store().lapsed(&table.account).await.unwrap();
+    let expected = LapsedRequest {
+        account: table.account.clone(),
+        key: table.key.clone(),
+        request: request("q1"),
+        span: Some(month("2033-05", 0, 100_000)),
+    };
+    assert_eq!(lapsed, [expected]);
+    assert_eq!(table.stores[1].settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Settled);
+    assert_eq!(table.stores[2].settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Already);
+    assert_eq!(table.store().settle(&settlement(&table, "q1", 9)).await.unwrap(), Settle::Already);
+    assert_eq!(table.store().renew_keys(&table.account, &[lease]).await.unwrap(), [request("q1")]);
+    assert!(table.store().lapsed(&table.account).await.unwrap().is_empty());
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let picked = ["cost", "basis", "outcome", "served_model", "connection", "output", "model", "key"];
+    let seen: Vec<&str> = picked.iter().map(|field| rows[0].fields[*field].as_str()).collect();
+    assert_eq!(seen, ["4", "estimated", "upstream_broken", "n", "a", "3", "m", "ci"]);
+    assert_eq!(table.text(&["GET", "hg:{a:acme}:balance"]).await, "96");
+    assert_eq!(table.text(&["GET", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "4");
+}
+
+#[tokio::test]
+async fn a_request_renewed_meanwhile_is_left_alone() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    admit(&table, "q1", 50).await;
+    table.at(15_000).await;
+    let lapsed = table.store().lapsed(&table.account).await.unwrap();
+    let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress: Progress::default() };
+    table.store().renew_keys(&table.account, &[lease]).await.unwrap();
+    let dump = table.dump().await;
+    assert_eq!(table.store().settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Alive);
+    assert_eq!(table.dump().await, dump);
+}
+
+#[tokio::test]
+async fn an_admission_whose_caller_gave_up_is_dropped_without_charge_or_row() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    admit(&table, "ghost", 50).await;
+    table.at(15_000).await;
+    let lapsed = table.store().lapsed(&table.account).await.unwrap();
+    assert_eq!(table.store().settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Dropped);
+    assert_eq!(table.store().settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Already);
+    assert!(table.store().ledger(&table.account, 10).await.unwrap().is_empty());
+    assert_eq!(table.text(&["HGET", "hg:{a:acme}:reserved", "total"]).await, "0");
+    assert_eq!(table.text(&["EXISTS", "hg:{a:acme}:req:ghost"]).await, "0");
+    assert_eq!(table.text(&["GET", "hg:{a:acme}:balance"]).await, "100");
+}
+
+#[tokio::test]
+async fn the_ledger_is_trimmed_and_a_row_names_how_it_is_known() {
+    let table = Table::new().await;
+    table.declare_rights(KeyRights::default()).await;
+    for n in 0..3 {
+        let mut ask = table.settlement(&format!("q{n}"), n);
+        ask.basis = Basis::Estimated;
+        ask.outcome = Outcome::ClientGone;
+        table.store().settle(&ask).await.unwrap();
+    }
+    let rows = table.store().ledger(&table.account, 2).await.unwrap();
+    assert_eq!(row(&rows, "id"), ["q2", "q1"], "newest first");
+    assert_eq!(row(&rows, "basis"), ["estimated", "estimated"]);
+    let start = std::time::Instant::now();
+    let mut pipeline = redis::pipe();
+    for _ in 0..10_300 {
+        pipeline.cmd("XADD").arg("hg:{a:acme}:ledger").arg("*").arg("id").arg("x").ignore();
+    }
+    table.link.pipeline(&pipeline).await.unwrap();
+    table.settle("last", 1).await;
+    let length: i64 = table.text(&["XLEN", "hg:{a:acme}:ledger"]).await.parse().unwrap();
+    assert!((10_000..10_200).contains(&length), "{length} rows after {:?}", start.elapsed());
+}

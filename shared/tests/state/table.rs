@@ -27,7 +27,7 @@ end
 ";
 
 pub(super) struct Table {
-    _server: ManagedRedis,
+    server: ManagedRedis,
     _dir: tempfile::TempDir,
     pub(super) link: Link,
     /// Three replicas.
@@ -47,16 +47,30 @@ impl Table {
 
     /// A table with these scripts.
     pub(super) async fn with(scripts: Scripts) -> Self {
+        Self::start(scripts, &[]).await
+    }
+
+    /// A table on one node of a cluster that owns all slots: it refuses calls that span several. The clock is its own, for the
+    /// tests' clock is read from a key outside the slot.
+    pub(super) async fn cluster() -> Self {
+        Self::start(Scripts::new(), &["--cluster-enabled", "yes"]).await
+    }
+
+    async fn start(scripts: Scripts, extra: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut options = ManagedOptions::new(dir.path());
         options.appendonly = AppendOnly::Off;
+        options.extra = extra.iter().map(|&word| word.to_owned()).collect();
         let server = ManagedRedis::start(options).await.unwrap();
         let link = Link::open(&server.url(), Duration::from_secs(5), 2).unwrap();
+        if !extra.is_empty() {
+            serve_all_slots(&link).await;
+        }
         let store =
             |name: &str| Store::with_scripts(link.clone(), "hg", ReplicaId::parse(name).unwrap(), scripts.clone());
         let stores = vec![store("r0"), store("r1"), store("r2")];
         let table = Self {
-            _server: server,
+            server,
             _dir: dir,
             link,
             stores,
@@ -72,6 +86,10 @@ impl Table {
 
     pub(super) fn store(&self) -> &Store {
         &self.stores[0]
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.url()
     }
 
     /// Puts the clock at so many ms after the start.
@@ -208,6 +226,16 @@ impl Table {
     pub(super) async fn attempt(&self, name: &str, at: &Candidate, mark: Mark) -> Record {
         let (begun_ms, _) = self.take(name, at).await;
         self.record(name, at, begun_ms, mark).await
+    }
+}
+
+/// Gives a lone node of a cluster all slots and waits until it serves them.
+async fn serve_all_slots(link: &Link) {
+    link.command(redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16383)).await.unwrap();
+    let deadline = std::time::Instant::now() + secs(10);
+    while link.command(redis::cmd("SET").arg("probe").arg(1)).await.is_err() {
+        assert!(std::time::Instant::now() < deadline, "the cluster does not come up");
+        tokio::time::sleep(millis(10)).await;
     }
 }
 

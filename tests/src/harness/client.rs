@@ -56,6 +56,11 @@ impl Client {
         Self { http, base: base.to_owned() }
     }
 
+    /// `HOST:PORT`, for a raw connection.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
     /// One user message; panics if the replica cannot be reached.
     pub async fn chat(&self, secret: &str, model: &str, text: &str) -> Response {
         self.try_chat(secret, model, text).await.expect("the replica answers")

@@ -1,0 +1,172 @@
+//! The ladder of a model as a person reads it, one for each kind of caller whose ladder differs.
+
+use std::sync::LazyLock;
+
+use shared::config::{Config, Model};
+use shared::ids::{AccountId, ModelName};
+use shared::money::Price;
+
+use crate::catalog::{Catalog, Owner, Serving};
+use crate::cli::table;
+use crate::flow::plan::{Ladder, Means, Order, Platform, Step, plan};
+
+/// The owner of connections that belong to no account; no account may have this name.
+const PLATFORM: &str = "platform";
+
+const HEADER: [&str; 10] =
+    ["rung", "step", "owner", "group", "connection", "upstream model", "region", "priority", "weight", "limits"];
+
+/// An account that owns nothing, as none may be called so.
+static NOBODY: LazyLock<Option<AccountId>> = LazyLock::new(|| AccountId::parse(PLATFORM).ok());
+
+/// A ladder and the callers it is for.
+struct Shown {
+    callers: Vec<String>,
+    table: String,
+}
+
+/// The ladders of a model, each under the callers who climb it.
+pub(super) fn of_model(config: &Config, catalog: &Catalog, name: &ModelName, model: &Model) -> String {
+    let mut text = format!("{name}{}, {}\n", aliases(config, name), price(model.price.as_ref()));
+    let Some(ready) = catalog.model(name.as_str()) else { return text };
+    if ready.serving.is_empty() {
+        let written = config.connections.values().any(|connection| connection.models.contains_key(name));
+        text += if written { "  none of its connections can be called yet\n" } else { "  no connection serves it\n" };
+        return text;
+    }
+    let mut shown: Vec<Shown> = Vec::new();
+    for caller in callers(config, name) {
+        let table = rungs(config, &plan(catalog, caller.means, ready));
+        match shown.iter_mut().find(|other| other.table == table) {
+            Some(other) => other.callers.push(caller.name),
+            None => shown.push(Shown { callers: vec![caller.name], table }),
+        }
+    }
+    for (index, Shown { callers, table }) in shown.iter().enumerate() {
+        // The first ladder is that of everyone who brings no connections; only others are told apart by name.
+        let callers = if index == 0 { callers[0].clone() } else { callers.join(", ") };
+        text.extend(["  ", &callers, "\n", table]);
+    }
+    text
+}
+
+/// Someone who may ask for the model.
+struct Caller<'a> {
+    name: String,
+    means: Means<'a>,
+}
+
+/// A caller without connections of its own, every key of the file that may use the model, and accounts that have connections
+/// but no key in the file: theirs are made at run time.
+fn callers<'a>(config: &'a Config, model: &ModelName) -> Vec<Caller<'a>> {
+    let mut callers = Vec::new();
+    if let Some(nobody) = NOBODY.as_ref() {
+        let means = Means { account: nobody, byok: &[], platform: Platform::Allowed };
+        callers.push(Caller { name: "platform callers".to_owned(), means });
+    }
+    let names: Vec<&ModelName> =
+        config.aliases.iter().filter(|(_, target)| *target == model).map(|(alias, _)| alias).chain([model]).collect();
+    for key in &config.keys {
+        let allowed = key
+            .models
+            .as_ref()
+            .is_none_or(|patterns| patterns.iter().any(|pattern| names.iter().any(|name| pattern.matches(name))));
+        if allowed {
+            let platform = if key.platform_fallback { Platform::Allowed } else { Platform::Denied };
+            let means = Means { account: &key.account, byok: &key.byok, platform };
+            callers.push(Caller { name: format!("account {}, key {}", key.account, key.id), means });
+        }
+    }
+    for account in config.accounts.keys().filter(|id| config.keys.iter().all(|key| key.account != **id)) {
+        let means = Means { account, byok: &[], platform: Platform::Allowed };
+        callers.push(Caller { name: format!("account {account}"), means });
+    }
+    callers
+}
+
+fn aliases(config: &Config, name: &ModelName) -> String {
+    let own: Vec<&str> =
+        config.aliases.iter().filter(|(_, target)| *target == name).map(|(alias, _)| alias.as_str()).collect();
+    if own.is_empty() { String::new() } else { format!(" ({})", own.join(", ")) }
+}
+
+fn price(price: Option<&Price>) -> String {
+    let Some(price) = price else { return "no price (refused for accounts with a balance)".to_owned() };
+    if price.is_free() {
+        return "free".to_owned();
+    }
+    let classes = [
+        ("input", price.input, None),
+        ("cached input", price.cached_input, Some(price.input)),
+        ("cache write", price.cache_write, Some(price.input)),
+        ("output", price.output, None),
+        ("reasoning", price.reasoning, Some(price.output)),
+    ];
+    // A class that costs the same as the one it stands for says nothing new.
+    let told = classes.iter().filter(|(_, rate, usual)| usual.is_none_or(|usual| usual != *rate));
+    let told: Vec<String> =
+        told.map(|(class, rate, _)| format!("{class} {}", dollars(rate.nanos_per_million()))).collect();
+    format!("{} per million tokens", told.join(", "))
+}
+
+fn dollars(nanos: u64) -> String {
+    let nanos = i64::try_from(nanos).ok().and_then(|nanos| shared::money::NanoDollars::new(nanos).ok());
+    nanos.map_or_else(|| "?".to_owned(), |amount| amount.to_string())
+}
+
+/// One line a rung, in the order it is tried.
+fn rungs(config: &Config, ladder: &Ladder) -> String {
+    if ladder.steps.is_empty() {
+        return "    no connection serves these callers\n".to_owned();
+    }
+    let mut rows = Vec::new();
+    for (index, step) in ladder.steps.iter().enumerate() {
+        for serving in ordered(step) {
+            rows.push(row(config, step, serving, [rows.len() + 1, index + 1]));
+        }
+    }
+    table::text("   ", HEADER, rows)
+}
+
+/// The rungs of a step in the order they are offered; those that are drawn by weight as the file has them.
+fn ordered(step: &Step) -> Vec<&Serving> {
+    let mut rungs: Vec<_> = step.rungs.iter().map(|rung| &rung.serving).collect();
+    if step.order != Order::Listed {
+        rungs.sort_by_key(|serving| serving.connection.priority);
+    }
+    rungs
+}
+
+fn row(config: &Config, step: &Step, serving: &Serving, [rung, number]: [usize; 2]) -> [String; 10] {
+    let connection = &serving.connection;
+    let written = config.connections.get(&connection.id);
+    let order = match step.order {
+        Order::Listed => "as listed",
+        Order::Priority => "by priority",
+        Order::Spread => "spread",
+    };
+    let owner = match &step.owner {
+        Owner::Platform => PLATFORM.to_owned(),
+        Owner::Account(account) => account.to_string(),
+    };
+    let region = written.and_then(|connection| connection.region.as_ref());
+    let tpm = written.and_then(|connection| connection.tpm);
+    let limits = [
+        connection.max_concurrent.map(|most| format!("{most} at once")),
+        connection.rpm.map(|most| format!("{most} requests/min")),
+        tpm.map(|most| format!("{most} tokens/min")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    [
+        rung.to_string(),
+        format!("{number} {order}"),
+        owner,
+        step.group.to_string(),
+        connection.id.to_string(),
+        serving.upstream_model.to_string(),
+        region.map_or_else(|| "-".to_owned(), |region| region.as_str().to_owned()),
+        connection.priority.to_string(),
+        connection.weight.to_string(),
+        if limits.is_empty() { "-".to_owned() } else { limits.join(", ") },
+    ]
+}

@@ -1,0 +1,140 @@
+//! A relay, fed by hand. Redis is away: what would be settled is seen in the tally.
+
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
+use shared::state::capacity::{LeaseId, Probe, RecordAsk};
+use shared::state::settlement::Basis;
+
+use super::*;
+use crate::app::Shared;
+use crate::app::tests::app;
+use crate::dialect::UsageChunk;
+use crate::dialect::openai::stream::{CallerModel, StreamState};
+use crate::flow::attempt::Writer;
+use crate::flow::plan::{Means, Platform, plan};
+use crate::flow::settle::Facts;
+use crate::flow::tally::{Served, Tally};
+use crate::upstream::sse::Scanner;
+
+/// Five events; two-, three- and four-byte characters, an escaped pair, all three line endings and a comment.
+const TEXT: &str = concat!(
+    "data: {\"model\":\"up\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\r\n\r\n",
+    ": keep-alive\n\n",
+    "data: {\"model\":\"up\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"北é\"}}]}\n\n",
+    "data: {\"model\":\"up\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"😀\\ud83d\\ude00\"},\"finish_reason\":\"stop\"}]}\r\r",
+    "data: {\"model\":\"up\",\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10}}\n\n",
+    "data: [DONE]\n\n"
+);
+/// What was held back until commit.
+const FIRST: &str = ": held back\n\n";
+
+type Piece = Result<Bytes, std::io::Error>;
+
+/// A relay of these pieces, and its tally: 400 characters of prompt.
+fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
+    let catalog = app.catalog.load_full();
+    let account = "acme".parse().unwrap();
+    let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
+    let rung = plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].clone();
+    let facts = Facts {
+        account: account.clone(),
+        key: "ci".parse().unwrap(),
+        request: "r".parse().unwrap(),
+        model: rung.model.name.clone(),
+        span: None,
+        dialect: "openai",
+    };
+    let open = Open::new(Arc::clone(app), facts, 400);
+    let connection = rung.serving.connection.id.clone();
+    open.tally().commit(Served { connection: connection.clone(), model: rung.model.name.clone(), price: None });
+    let receipt = RecordAsk {
+        group: "p".parse().unwrap(),
+        connection,
+        model: rung.model.name.clone(),
+        bucket: rung.serving.bucket.clone(),
+        lease: LeaseId { request: "r".parse().unwrap(), attempt: 1 },
+        begun_ms: 0,
+        mark: Mark::Nothing,
+        jitter_percent: 100,
+        max_lock: Duration::from_mins(15),
+    };
+    let stream = OpenStream {
+        response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),
+        scanner: Scanner::new(),
+        state: StreamState::new(),
+        writer: Writer::new(CallerModel::new("caller's"), UsageChunk::Wanted),
+        first: Bytes::from_static(FIRST.as_bytes()),
+    };
+    let ends = Ends {
+        dialect: Dialect::OpenAi,
+        timeouts: catalog.timeouts.clone(),
+        deadline: Instant::now() + Duration::from_mins(1),
+        cut: CancellationToken::new(),
+        sole: Sole::Yes,
+    };
+    let tally = Arc::clone(open.tally());
+    let held = Held::new(app, receipt, Probe::No);
+    (Relay::new(stream, open, held, ends.of(rung, Duration::ZERO)), tally)
+}
+
+async fn relayed(app: &Shared, pieces: Vec<Piece>) -> (String, Arc<Tally>) {
+    let (relay, tally) = relay(app, pieces);
+    let bytes = relay.into_body().collect().await.unwrap().to_bytes();
+    (String::from_utf8(bytes.to_vec()).unwrap(), tally)
+}
+
+fn piece(bytes: &[u8]) -> Piece {
+    Ok(Bytes::copy_from_slice(bytes))
+}
+
+fn broken() -> Piece {
+    Err(std::io::ErrorKind::ConnectionReset.into())
+}
+
+#[tokio::test]
+async fn every_way_to_split_the_bytes_gives_the_same_events_and_the_same_bill() {
+    let app = app("redis://127.0.0.1:1");
+    let (whole, tally) = relayed(&app, vec![piece(TEXT.as_bytes())]).await;
+    assert!(whole.ends_with("data: [DONE]\n\n") && whole.matches("\"caller's\"").count() == 4, "{whole}");
+    assert!(whole.contains("北é") && whole.contains("😀\\ud83d\\ude00"), "{whole}");
+    let bill = tally.bill();
+    assert_eq!((bill.tokens.input, bill.tokens.output, bill.basis), (7, 3, Basis::Exact));
+    for at in 1..TEXT.len() {
+        let (first, second) = TEXT.as_bytes().split_at(at);
+        let (split, tally) = relayed(&app, vec![piece(first), piece(second)]).await;
+        assert_eq!((split, tally.bill()), (whole.clone(), bill), "split at byte {at}");
+    }
+    let bytes = TEXT.as_bytes().iter().map(|byte| piece(&[*byte])).collect();
+    assert_eq!(relayed(&app, bytes).await.0, whole, "byte by byte");
+}
+
+#[tokio::test]
+async fn a_relay_dropped_before_it_was_read_charges_nothing_and_one_dropped_later_what_it_gave() {
+    let app = app("redis://127.0.0.1:1");
+    let content = br#"{"choices":[{"index":0,"delta":{"content":"held back"}}]}"#;
+    let (mut unread, tally) = relay(&app, vec![]);
+    unread.stream.state.read(None, content);
+    drop(unread);
+    assert!(!tally.costs());
+
+    let (mut read, tally) = relay(&app, vec![]);
+    read.stream.state.read(None, content);
+    assert_eq!(read.next().await.unwrap(), FIRST);
+    drop(read);
+    let bill = tally.bill();
+    assert_eq!((bill.tokens.input, bill.tokens.output, bill.basis), (100, 3, Basis::Estimated));
+}
+
+#[tokio::test]
+async fn a_break_is_an_error_event_without_done_unless_every_choice_had_ended() {
+    let app = app("redis://127.0.0.1:1");
+    let before_finish =
+        TEXT.find("data: {\"model\":\"up\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"😀").unwrap();
+    let (said, _) = relayed(&app, vec![piece(&TEXT.as_bytes()[..before_finish]), broken()]).await;
+    assert!(said.contains("\"error\"") && !said.contains("[DONE]"), "{said}");
+    let before_usage = TEXT.find("data: {\"model\":\"up\",\"choices\":[],").unwrap();
+    let (said, tally) = relayed(&app, vec![piece(&TEXT.as_bytes()[..before_usage]), broken()]).await;
+    assert!(!said.contains("\"error\"") && said.ends_with("data: [DONE]\n\n"), "{said}");
+    assert_eq!(tally.bill().basis, Basis::Estimated);
+}

@@ -1,0 +1,224 @@
+//! `record`: what the outcome of an attempt closes or reopens. `unlock` opens by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{LeaseId, LockCause};
+use crate::ids::{BucketName, ConnectionId, GroupId, ModelName};
+use crate::state::Store;
+use crate::state::link::StateError;
+use crate::state::reply::{Reply, ms};
+use crate::state::script::Arg;
+
+/// What `record` is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordAsk {
+    /// The group.
+    pub group: GroupId,
+    /// The connection that was acquired.
+    pub connection: ConnectionId,
+    /// Its model.
+    pub model: ModelName,
+    /// Its bucket.
+    pub bucket: BucketName,
+    /// The lease that is given back.
+    pub lease: LeaseId,
+    /// When the attempt began ([`Acquire::Acquired`]).
+    pub begun_ms: i64,
+    /// What the outcome means.
+    pub mark: Mark,
+    /// 80 to 120: every doubling length is stretched by this much.
+    pub jitter_percent: u8,
+    /// As in [`AcquireAsk`].
+    pub max_lock: Duration,
+}
+
+/// What the outcome of an attempt means for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing (the client's error, a cancelled attempt).
+    Nothing,
+    /// Content flows: clears like [`Mark::Success`], but keeps the lease and counts nothing. Only probes need it.
+    Committed,
+    /// It worked: clears locks and cooldowns that were set before the attempt began.
+    Success {
+        /// Time to the first token.
+        first_token: Option<Duration>,
+    },
+    /// The upstream said no for the bucket.
+    LockBucket {
+        /// Why.
+        cause: LockCause,
+        /// How long.
+        length: Length,
+    },
+    /// The upstream said no for the whole connection.
+    LockConnection {
+        /// Why.
+        cause: LockCause,
+        /// How long.
+        length: Length,
+        /// The credential's mark, as in [`Candidate`].
+        credential_mark: Arc<str>,
+    },
+    /// It failed: the third within 60 s sets a cooldown.
+    Failure {
+        /// Whether there is another connection to go to.
+        sole: Sole,
+    },
+}
+
+/// How long a lock is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// As the upstream told.
+    Told(Duration),
+    /// Nothing was told: 2 s, doubling to 5 min with each time it is set again, jittered.
+    Doubling,
+}
+
+/// Whether a connection is the only one for its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sole {
+    /// It is: it cools only when most of the last minute's attempts failed.
+    Yes,
+    /// There are others.
+    No,
+}
+
+/// What `record` answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// Done; the lease is given back.
+    Recorded {
+        /// How long this rung stays closed; `None`: it is open.
+        closed: Option<Duration>,
+    },
+    /// The lease is not held: recorded before, or lapsed and reaped. Nothing was changed.
+    Already,
+}
+
+/// What `unlock` opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlock<'a> {
+    /// The lock of the whole connection.
+    Connection,
+    /// The lock of one bucket.
+    Bucket(&'a BucketName),
+    /// The cooldown of one model.
+    Model(&'a ModelName),
+}
+
+/// What `unlock` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlocked {
+    /// There was something to open.
+    Opened,
+    /// There was not.
+    Nothing,
+}
+
+impl Store {
+    /// Says what the outcome of an attempt means, and gives its lease back. Idempotent in the lease.
+    pub async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
+        let connection = self.keys.of_group(&ask.group).of_connection(&ask.connection);
+        let keys = [
+            connection.lock(),
+            connection.bucket_lock(&ask.bucket),
+            connection.cooldown(&ask.model),
+            connection.leases(),
+            connection.waiters(),
+            connection.alive(),
+            connection.health(),
+        ];
+        let lease = ask.lease.to_string();
+        let mark = MarkArgs::of(&ask.mark);
+        let args = [
+            Arg::Text(&lease),
+            Arg::Text(mark.word),
+            Arg::Int(ask.begun_ms),
+            Arg::Int(i64::from(ask.jitter_percent)),
+            Arg::Int(ms(ask.max_lock)),
+            Arg::Text(&self.wake_prefix),
+            Arg::Text(mark.cause),
+            Arg::Int(mark.length_ms),
+            Arg::Text(mark.credential),
+            Arg::Text(mark.sole),
+            Arg::Int(mark.first_token_ms),
+        ];
+        Record::read(self.link.run(&self.scripts.record, &keys, &args).await?)
+    }
+
+    /// Opens what is closed, at once and on every replica; says whether anything was closed.
+    pub async fn unlock(
+        &self,
+        group: &GroupId,
+        connection: &ConnectionId,
+        what: Unlock<'_>,
+    ) -> Result<Unlocked, StateError> {
+        let connection = self.keys.of_group(group).of_connection(connection);
+        let key = match what {
+            Unlock::Connection => connection.lock(),
+            Unlock::Bucket(bucket) => connection.bucket_lock(bucket),
+            Unlock::Model(model) => connection.cooldown(model),
+        };
+        match self.link.command(redis::cmd("DEL").arg(key)).await? {
+            redis::Value::Int(0) => Ok(Unlocked::Nothing),
+            redis::Value::Int(_) => Ok(Unlocked::Opened),
+            _ => Err(StateError::Reply("DEL should have answered an integer".into())),
+        }
+    }
+}
+
+/// A mark as the script's arguments.
+struct MarkArgs<'a> {
+    word: &'static str,
+    cause: &'static str,
+    length_ms: i64,
+    credential: &'a str,
+    sole: &'static str,
+    first_token_ms: i64,
+}
+
+impl<'a> MarkArgs<'a> {
+    fn of(mark: &'a Mark) -> Self {
+        let plain = |word| Self { word, cause: "", length_ms: 0, credential: "", sole: "", first_token_ms: -1 };
+        match mark {
+            Mark::Nothing => plain("nothing"),
+            Mark::Committed => plain("committed"),
+            Mark::Success { first_token } => Self { first_token_ms: first_token.map_or(-1, ms), ..plain("success") },
+            Mark::LockBucket { cause, length } => {
+                Self { cause: cause.as_str(), length_ms: length.told_ms(), ..plain("lock_bucket") }
+            }
+            Mark::LockConnection { cause, length, credential_mark } => Self {
+                cause: cause.as_str(),
+                length_ms: length.told_ms(),
+                credential: credential_mark,
+                ..plain("lock_connection")
+            },
+            Mark::Failure { sole: Sole::Yes } => Self { sole: "sole", ..plain("failure") },
+            Mark::Failure { sole: Sole::No } => Self { sole: "others", ..plain("failure") },
+        }
+    }
+}
+
+impl Length {
+    /// 0 stands for doubling.
+    fn told_ms(self) -> i64 {
+        match self {
+            Self::Told(length) => ms(length).max(1),
+            Self::Doubling => 0,
+        }
+    }
+}
+
+impl Record {
+    fn read(value: redis::Value) -> Result<Self, StateError> {
+        let (tag, mut reply) = Reply::open("record", value)?;
+        Ok(match tag.as_str() {
+            "recorded" => Self::Recorded { closed: u64::try_from(reply.int()?).ok().map(Duration::from_millis) },
+            "already" => Self::Already,
+            _ => return Err(reply.unknown(&tag)),
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! What is drawn by chance: the rules of a run and its calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use shared::state::admission::Place;
+use shared::state::capacity::{Length, LockCause, Mark, Sole};
+use shared::state::records::Overdraft;
+
+use super::{millis, secs};
+
+/// What may vary between runs.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) rpm: u32,
+    pub(super) cap: u32,
+    pub(super) opening: i64,
+    pub(super) spend_limit: i64,
+    pub(super) overdraft: Overdraft,
+    pub(super) max_lock: Duration,
+    pub(super) connections: Vec<(Option<u32>, Option<u32>)>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    /// The clock moves on.
+    Wait {
+        us: i64,
+    },
+    /// The clock moves to the n-th of the coming boundaries, give or take.
+    Boundary {
+        nth: usize,
+        ms: i64,
+    },
+    Admit {
+        call: Call,
+        hold: i64,
+        place: Place,
+    },
+    LeaveKey {
+        call: Call,
+    },
+    RenewKey {
+        call: Call,
+        cost: i64,
+    },
+    Settle {
+        call: Call,
+        cost: i64,
+    },
+    SettleLapsed {
+        call: Call,
+    },
+    Credit {
+        receipt: u8,
+        amount: i64,
+    },
+    Acquire {
+        call: Call,
+        attempt: u32,
+        place: Place,
+        reversed: bool,
+        credential: u8,
+    },
+    Record {
+        call: Call,
+        lease: Pick,
+        mark: Mark,
+    },
+    RenewConnection {
+        call: Call,
+        lease: Pick,
+    },
+    LeaveGroup {
+        call: Call,
+    },
+}
+
+/// Which lease of a connection is meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pick {
+    /// One of those that are held.
+    Held { nth: usize },
+    /// Any, held or not.
+    Stray { attempt: u32, connection: usize },
+}
+
+/// Who calls for which request, and whether the reply gets lost once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub(super) request: u8,
+    pub(super) twice: bool,
+}
+
+pub(super) fn rules() -> impl Strategy<Value = Rules> {
+    let limit = |max: u32| prop_oneof![1 => Just(None), 4 => (1..=max).prop_map(Some)];
+    let connection = (limit(2), limit(4));
+    let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
+    let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
+    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
+        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
+            rpm,
+            cap,
+            opening,
+            spend_limit,
+            overdraft,
+            max_lock,
+            connections,
+        },
+    )
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    (0..7_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    let wait = prop_oneof![Just(0), Just(2_000), Just(59_999), Just(60_000), Just(600_000)];
+    prop_oneof![1 => Just(Place::Pass), 3 => wait.prop_map(|ms| Place::Stand { max_wait: millis(ms) })]
+}
+
+fn mark() -> impl Strategy<Value = Mark> {
+    let length = prop_oneof![
+        2 => Just(Length::Doubling),
+        3 => prop_oneof![Just(1), Just(10), Just(60), Just(2_000)].prop_map(|s| Length::Told(secs(s))),
+    ];
+    let cause = prop_oneof![Just(LockCause::RateLimited), Just(LockCause::Billing), Just(LockCause::Auth)];
+    prop_oneof![
+        2 => Just(Mark::Nothing),
+        2 => Just(Mark::Committed),
+        4 => Just(Mark::Success { first_token: None }),
+        6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
+        2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
+        2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
+            Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
+        }),
+    ]
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        9 => (0..8_usize).prop_map(|nth| Pick::Held { nth }),
+        1 => (1..3_u32, 0..3_usize).prop_map(|(attempt, connection)| Pick::Stray { attempt, connection }),
+    ]
+}
+
+pub(super) fn op() -> impl Strategy<Value = Op> {
+    let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
+    prop_oneof![
+        4 => wait.prop_map(|us| Op::Wait { us }),
+        6 => (0..12_usize, -1..=1_i64).prop_map(|(nth, ms)| Op::Boundary { nth, ms }),
+        8 => (call(), prop_oneof![Just(-1), 0..30_i64], place())
+            .prop_map(|(call, hold, place)| Op::Admit { call, hold, place }),
+        1 => call().prop_map(|call| Op::LeaveKey { call }),
+        3 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::RenewKey { call, cost }),
+        4 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::Settle { call, cost }),
+        3 => call().prop_map(|call| Op::SettleLapsed { call }),
+        1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
+        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
+            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
+        ),
+        9 => (call(), pick(), mark()).prop_map(|(call, lease, mark)| Op::Record { call, lease, mark }),
+        2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
+        1 => call().prop_map(|call| Op::LeaveGroup { call }),
+    ]
+}
+
+pub(super) fn credential_mark(number: u8) -> Arc<str> {
+    format!("c{number}").into()
+}
+
+impl Call {
+    /// Each request belongs to one replica.
+    pub(super) fn replica(self) -> usize {
+        usize::from(self.request) % 3
+    }
+
+    pub(super) fn times(self) -> usize {
+        if self.twice { 2 } else { 1 }
+    }
+}
