@@ -98,7 +98,7 @@ pub fn splice(body: &Bytes, peek: &Peek, upstream_model: &str) -> Bytes {
 }
 
 /// The length of a text, each base64 attachment in it counted as [`ATTACHMENT_CHARS`].
-fn without_attachments(text: &str) -> u64 {
+pub(in crate::dialect) fn without_attachments(text: &str) -> u64 {
     let mut length = text.len() as u64;
     for at in memmem::find_iter(text.as_bytes(), b";base64,") {
         let size = memchr(b'"', &text.as_bytes()[at..]).unwrap_or(0) as u64;

@@ -1,5 +1,7 @@
 //! Writes the common tongue as a stream of chat completion chunks.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use shared::money::Tokens;
 
@@ -19,6 +21,8 @@ pub struct Writer {
     usage: Option<Tokens>,
     begun: bool,
     refused: bool,
+    /// Calls that have no arguments yet.
+    bare: BTreeSet<usize>,
 }
 
 impl Writer {
@@ -30,7 +34,7 @@ impl Writer {
             created(request_id),
             quoted(model),
         );
-        Self { head, usage_chunk, usage: None, begun: false, refused: false }
+        Self { head, usage_chunk, usage: None, begun: false, refused: false, bare: BTreeSet::new() }
     }
 
     /// The first chunk says who speaks and nothing else.
@@ -85,15 +89,21 @@ impl WriteEvents for Writer {
                 if let Some(signature) = signature {
                     call["extra_content"] = extra_content(signature);
                 }
+                self.bare.insert(*index);
                 self.call(&call, out);
             }
             Event::CallArguments { fragment, .. } if fragment.is_empty() => {}
             Event::CallArguments { index, fragment } => {
+                self.bare.remove(index);
                 self.call(&json!({"index": index, "function": {"arguments": fragment}}), out);
             }
             Event::Usage(tokens) => self.usage = Some(*tokens),
             Event::Finish(finish) => {
                 self.begin(out);
+                // No arguments are an empty object: callers read the JSON as it stands.
+                for index in std::mem::take(&mut self.bare) {
+                    self.call(&json!({"index": index, "function": {"arguments": "{}"}}), out);
+                }
                 self.delta("{}", &quoted(finish_reason(finish, self.refused)), out);
             }
             // Chat completions have no place for what is opaque.
