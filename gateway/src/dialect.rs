@@ -1,6 +1,7 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
 pub mod openai;
+pub mod openai_responses;
 pub mod translate;
 
 use bytes::Bytes;

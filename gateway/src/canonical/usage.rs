@@ -19,7 +19,8 @@ pub fn openai(usage: &str) -> Option<Tokens> {
     openai_value(&usage)
 }
 
-fn openai_value(usage: &Value) -> Option<Tokens> {
+/// As [`openai`], of a parsed object.
+pub fn openai_value(usage: &Value) -> Option<Tokens> {
     let usage = usage.as_object()?;
     let prompt = figure(usage.get("prompt_tokens")?)?;
     let completion = figure(usage.get("completion_tokens")?)?;
@@ -34,6 +35,31 @@ fn openai_value(usage: &Value) -> Option<Tokens> {
         output: if beside { completion } else { completion.checked_sub(reasoning)? },
         reasoning,
     })
+}
+
+/// Reads the `usage` object of OpenAI responses, which says the same under other names.
+pub fn openai_responses(usage: &str) -> Option<Tokens> {
+    let usage: Value = serde_json::from_str(usage).ok()?;
+    let usage = usage.as_object()?;
+    let input = figure(usage.get("input_tokens")?)?;
+    let output = figure(usage.get("output_tokens")?)?;
+    let cached_input = detail(usage.get("input_tokens_details"), "cached_tokens")?;
+    let cache_write = detail(usage.get("input_tokens_details"), "cache_write_tokens")?;
+    let reasoning = detail(usage.get("output_tokens_details"), "reasoning_tokens")?;
+    Some(Tokens {
+        input: input.checked_sub(cached_input + cache_write)?,
+        cached_input,
+        cache_write,
+        output: output.checked_sub(reasoning)?,
+        reasoning,
+    })
+}
+
+/// Reads the `usage` object of OpenAI embeddings: there is only input.
+pub fn openai_embeddings(usage: &str) -> Option<Tokens> {
+    let usage: Value = serde_json::from_str(usage).ok()?;
+    let input = figure(usage.as_object()?.get("prompt_tokens")?)?;
+    Some(Tokens { input, ..Tokens::default() })
 }
 
 /// A believable count of tokens.

@@ -234,7 +234,7 @@ impl Exchange<'_> {
             rest.extend_from_slice(&chunk);
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        let whole = response::read(content_type(&response), &bytes).map_err(|error| Failed::from(*error))?;
+        let whole = response::check(content_type(&response), &bytes).map_err(|error| Failed::from(*error))?;
         let bytes = response::splice_model(&bytes, &whole, &self.wanted.peek.model);
         Ok(Body::Whole { bytes, whole })
     }
@@ -306,7 +306,7 @@ fn content_type(response: &Response) -> Option<&str> {
 async fn not_a_stream(response: Response) -> Failed {
     let kind = content_type(&response).map(str::to_owned);
     let body = error_body(response).await;
-    match response::read(kind.as_deref(), &body) {
+    match response::check(kind.as_deref(), &body) {
         Ok(_) => Transport::NotTheFormat.into(),
         Err(error) => (*error).into(),
     }
