@@ -1,5 +1,6 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
+pub mod anthropic;
 pub mod openai;
 pub mod openai_responses;
 pub mod translate;

@@ -3,8 +3,12 @@
 //! Upstreams count in their own way and sometimes wrongly. A figure that cannot be true makes the whole usage unusable: the caller
 //! then estimates, and the request is marked so.
 
+mod anthropic;
+
 use serde_json::Value;
 use shared::money::Tokens;
+
+pub use anthropic::{AnthropicUsage, anthropic};
 
 /// More tokens than this in one figure are taken for an error of the upstream.
 pub const ABSURD: u64 = 100_000_000;
