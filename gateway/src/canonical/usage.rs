@@ -143,6 +143,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn responses_and_embeddings_are_read_alike() {
+        let usage = r#"{"input_tokens":100,"input_tokens_details":{"cached_tokens":40,"cache_write_tokens":10},
+            "output_tokens":50,"output_tokens_details":{"reasoning_tokens":20},"total_tokens":150}"#;
+        let expected = Tokens { input: 50, cached_input: 40, cache_write: 10, output: 30, reasoning: 20 };
+        assert_eq!(openai_responses(usage), Some(expected));
+        let plain = Some(Tokens { input: 7, output: 3, ..Tokens::default() });
+        assert_eq!(openai_responses(r#"{"input_tokens":7,"input_tokens_details":null,"output_tokens":3}"#), plain);
+        let input = Some(Tokens { input: 7, ..Tokens::default() });
+        assert_eq!(openai_embeddings(r#"{"prompt_tokens":7,"total_tokens":7}"#), input);
+        for usage in [
+            "null",
+            "{}",
+            r#"{"input_tokens":"7","output_tokens":3,"prompt_tokens":"7"}"#,
+            r#"{"input_tokens":-7,"output_tokens":3,"prompt_tokens":-7}"#,
+            r#"{"input_tokens":7,"output_tokens":3.5,"prompt_tokens":3.5}"#,
+            r#"{"input_tokens":7,"output_tokens":3,"input_tokens_details":{"cached_tokens":8}}"#,
+            r#"{"input_tokens":7,"output_tokens":3,"output_tokens_details":{"reasoning_tokens":4}}"#,
+            r#"{"input_tokens":100000001,"output_tokens":3,"prompt_tokens":100000001}"#,
+        ] {
+            assert_eq!((openai_responses(usage), openai_embeddings(usage)), (None, None), "{usage}");
+        }
+    }
+
     fn any_figure() -> impl Strategy<Value = Value> {
         prop_oneof![
             4 => (0u64..200).prop_map(Value::from),
@@ -176,7 +200,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in ".{0,200}") {
-            let _ = openai(&text);
+            let _ = (openai(&text), openai_responses(&text), openai_embeddings(&text));
         }
     }
 }

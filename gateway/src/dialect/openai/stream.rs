@@ -22,6 +22,8 @@ mod writer;
 pub use reader::Reader;
 pub use same::Same;
 pub use writer::Writer;
+#[cfg(test)]
+pub(in crate::dialect) use writer::any_answer;
 
 /// The last event of a complete stream.
 pub const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");

@@ -261,4 +261,7 @@ pub(in crate::dialect) fn effort(value: &Value, at: &At<'_>) -> Result<Effort, B
 }
 
 #[cfg(test)]
+pub(in crate::dialect) use tests::any_json;
+
+#[cfg(test)]
 mod tests;

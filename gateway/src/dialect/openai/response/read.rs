@@ -38,7 +38,7 @@ fn foreign(reason: &str) -> Box<UpstreamError> {
 
 /// `None` for a choice without a message.
 fn read_choice(mut choice: Value) -> Result<Option<Choice>, Box<UpstreamError>> {
-    let Value::Object(mut message) = choice["message"].take() else { return Ok(None) };
+    let Some(Value::Object(mut message)) = choice.get_mut("message").map(Value::take) else { return Ok(None) };
     let said = finish(choice["finish_reason"].as_str());
     let mut parts = Vec::new();
     if let Some(text) = reasoning(&mut message) {
@@ -125,8 +125,8 @@ fn calls(message: &mut Map<String, Value>, said: &Finish) -> Result<Vec<ToolCall
     let mut calls = Vec::with_capacity(listed.len());
     for (nth, mut call) in listed.into_iter().enumerate() {
         let signature = signature_in(&call["extra_content"]);
-        let id = text_of(Some(call["id"].take()));
-        let mut function = call["function"].take();
+        let id = text_of(call.get_mut("id").map(Value::take));
+        let mut function = call.get_mut("function").map_or(Value::Null, Value::take);
         let Some(name) = text_of(function.get_mut("name").map(Value::take)) else {
             return Err(foreign("a call of no function"));
         };
@@ -151,3 +151,6 @@ fn calls(message: &mut Map<String, Value>, said: &Finish) -> Result<Vec<ToolCall
     }
     Ok(calls)
 }
+
+#[cfg(test)]
+mod tests;

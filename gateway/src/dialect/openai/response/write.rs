@@ -123,3 +123,6 @@ fn write_call(call: &ToolCall) -> Value {
 pub(in crate::dialect) fn extra_content(signature: &str) -> Value {
     json!({"google": {"thought_signature": signature}})
 }
+
+#[cfg(test)]
+mod tests;

@@ -265,3 +265,6 @@ impl ReadEvents for Reader {
         self.done
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,3 +65,6 @@ impl StreamTranslation for Same {
         self.state.is_complete() && self.says_something()
     }
 }
+
+#[cfg(test)]
+mod tests;

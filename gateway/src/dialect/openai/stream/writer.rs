@@ -119,3 +119,9 @@ impl WriteEvents for Writer {
         out.extend_from_slice(&DONE);
     }
 }
+
+#[cfg(test)]
+pub(in crate::dialect) use tests::any_answer;
+
+#[cfg(test)]
+mod tests;

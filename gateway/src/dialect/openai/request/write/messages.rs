@@ -86,7 +86,7 @@ fn content(parts: &[&Part]) -> Result<Option<Value>, BadRequest> {
     let mut said = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Part::Text(text) if text.is_empty() => {}
+            Part::Text(text) | Part::Refusal(text) if text.is_empty() => {}
             Part::Text(text) | Part::Refusal(text) => said.push(text_part(text)),
             Part::Image(_) | Part::File(_) => said.push(media_part(part)?),
             Part::Thinking(_) | Part::ToolCall(_) | Part::ToolResult(_) => {}
