@@ -1,5 +1,7 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
+pub mod code_assist;
+pub mod gemini;
 pub mod openai;
 pub mod translate;
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use shared::money::Tokens;
 
+use crate::canonical::response::Event;
 use crate::error::UpstreamError;
 
 /// A whole answer as the caller gets it.
@@ -42,4 +43,25 @@ pub trait StreamTranslation: Send + Sync + std::fmt::Debug {
 
     /// Whether the upstream has said that its answer is whole, though content may never have come.
     fn is_whole(&self) -> bool;
+}
+
+/// Reads the events of an upstream into the common tongue.
+pub trait ReadEvents {
+    /// Takes the next event. An error ends the stream: what the upstream said is classed by the failure table.
+    fn event(&mut self, name: Option<&[u8]>, data: &[u8]) -> Result<Vec<Event>, Box<UpstreamError>>;
+
+    /// The upstream's response has ended. What is still to be said if the answer is whole; an error if it is not.
+    fn end(&mut self) -> Result<Vec<Event>, Box<UpstreamError>>;
+
+    /// Whether the upstream has said that its answer is whole, though content may never have come.
+    fn is_whole(&self) -> bool;
+}
+
+/// Writes the common tongue as the events of a caller.
+pub trait WriteEvents {
+    /// One step of the answer, framed; nothing where the dialect has no word for it.
+    fn write(&mut self, event: &Event, out: &mut Vec<u8>);
+
+    /// The answer is whole: what the dialect says last, its end marker included.
+    fn finish(&mut self, out: &mut Vec<u8>);
 }
