@@ -1,6 +1,8 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
 pub mod anthropic;
+pub mod code_assist;
+pub mod gemini;
 pub mod openai;
 pub mod openai_responses;
 pub mod translate;

@@ -59,6 +59,38 @@ pub fn openai_responses(usage: &str) -> Option<Tokens> {
     })
 }
 
+/// Reads the `usageMetadata` of Gemini.
+///
+/// `promptTokenCount` includes cached tokens but not the results of Google's own tools; `candidatesTokenCount` excludes thoughts.
+/// Servers that count thoughts among the candidates say so in `totalTokenCount`; that is honoured. Zeros are left out by Gemini, so
+/// missing candidates are what the total leaves for them. `None` when a needed figure is missing, not a whole number, negative,
+/// absurd, or smaller than what it should include.
+pub fn gemini(usage: &Value) -> Option<Tokens> {
+    let usage = usage.as_object()?;
+    let get = |camel: &str, snake: &str| usage.get(camel).or_else(|| usage.get(snake));
+    let or_zero = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => Some(0),
+        Some(value) => figure(value),
+    };
+    let prompt = figure(get("promptTokenCount", "prompt_token_count")?)?;
+    let cached_input = or_zero(get("cachedContentTokenCount", "cached_content_token_count"))?;
+    let tools = or_zero(get("toolUsePromptTokenCount", "tool_use_prompt_token_count"))?;
+    let reasoning = or_zero(get("thoughtsTokenCount", "thoughts_token_count"))?;
+    let total = get("totalTokenCount", "total_token_count").and_then(figure);
+    let candidates = match get("candidatesTokenCount", "candidates_token_count") {
+        Some(candidates) => figure(candidates)?,
+        None => total?.checked_sub(prompt + tools + reasoning)?,
+    };
+    let among = reasoning > 0 && total == Some(prompt + tools + candidates);
+    Some(Tokens {
+        input: prompt.checked_sub(cached_input)? + tools,
+        cached_input,
+        cache_write: 0,
+        output: if among { candidates.checked_sub(reasoning)? } else { candidates },
+        reasoning,
+    })
+}
+
 /// Reads the `usage` object of OpenAI embeddings: there is only input.
 pub fn openai_embeddings(usage: &str) -> Option<Tokens> {
     let usage: Value = serde_json::from_str(usage).ok()?;
@@ -167,6 +199,49 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_token_of_a_gemini_usage_is_in_one_class() {
+        let tokens = |input, cached_input, output, reasoning| {
+            Some(Tokens { input, cached_input, cache_write: 0, output, reasoning })
+        };
+        for (usage, expected) in [
+            (
+                r#"{"promptTokenCount":55021,"candidatesTokenCount":923,"thoughtsTokenCount":785,"totalTokenCount":56729}"#,
+                tokens(55_021, 0, 923, 785),
+            ),
+            (
+                r#"{"promptTokenCount":100000,"cachedContentTokenCount":90000,"candidatesTokenCount":1,"totalTokenCount":100001}"#,
+                tokens(10_000, 90_000, 1, 0),
+            ),
+            (
+                r#"{"prompt_token_count":5,"tool_use_prompt_token_count":3,"candidates_token_count":2}"#,
+                tokens(8, 0, 2, 0),
+            ),
+            // Thoughts used up the whole answer: Gemini leaves out the zero.
+            (r#"{"promptTokenCount":9,"thoughtsTokenCount":100,"totalTokenCount":109}"#, tokens(9, 0, 0, 100)),
+            (r#"{"promptTokenCount":9,"totalTokenCount":9}"#, tokens(9, 0, 0, 0)),
+            // Thoughts counted among the candidates.
+            (
+                r#"{"promptTokenCount":10,"candidatesTokenCount":30,"thoughtsTokenCount":20,"totalTokenCount":40}"#,
+                tokens(10, 0, 10, 20),
+            ),
+            (r#"{"promptTokenCount":9}"#, None),
+            (r#"{"candidatesTokenCount":9}"#, None),
+            (r#"{"promptTokenCount":null,"candidatesTokenCount":9}"#, None),
+            (r#"{"promptTokenCount":9,"candidatesTokenCount":null}"#, None),
+            (r#"{"promptTokenCount":"9","candidatesTokenCount":9}"#, None),
+            (r#"{"promptTokenCount":9.5,"candidatesTokenCount":9}"#, None),
+            (r#"{"promptTokenCount":-9,"candidatesTokenCount":9}"#, None),
+            (r#"{"promptTokenCount":9,"candidatesTokenCount":100000001}"#, None),
+            (r#"{"promptTokenCount":9,"candidatesTokenCount":9,"cachedContentTokenCount":10}"#, None),
+            (r#"{"promptTokenCount":9,"totalTokenCount":8}"#, None),
+            ("[]", None),
+            ("null", None),
+        ] {
+            assert_eq!(gemini(&serde_json::from_str(usage).unwrap()), expected, "{usage}");
+        }
+    }
+
     fn any_figure() -> impl Strategy<Value = Value> {
         prop_oneof![
             4 => (0u64..200).prop_map(Value::from),
@@ -195,6 +270,23 @@ mod tests {
                 let counted = completion.as_u64().unwrap();
                 let beside = total.as_u64().is_some_and(|total| total == prompt.as_u64().unwrap() + output);
                 prop_assert!(output == counted || beside && output == counted + tokens.reasoning);
+            }
+        }
+
+        #[test]
+        fn geminis_classes_sum_to_what_it_counted(
+            prompt in any_figure(), candidates in any_figure(), total in any_figure(),
+            cached in any_figure(), tools in any_figure(), thoughts in any_figure(),
+        ) {
+            let usage = serde_json::json!({
+                "promptTokenCount": prompt, "candidatesTokenCount": candidates, "totalTokenCount": total,
+                "cachedContentTokenCount": cached, "toolUsePromptTokenCount": tools, "thoughtsTokenCount": thoughts,
+            });
+            if let Some(tokens) = gemini(&usage) {
+                let read = prompt.as_u64().unwrap() + tools.as_u64().unwrap_or(0);
+                prop_assert_eq!(tokens.input + tokens.cached_input, read);
+                let said = candidates.as_u64().unwrap();
+                prop_assert!(tokens.output == said || tokens.output + tokens.reasoning == said);
             }
         }
 
