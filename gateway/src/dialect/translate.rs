@@ -49,7 +49,7 @@ pub trait StreamTranslation: Send + Sync + fmt::Debug {
 }
 
 /// Reads the events of an upstream into the common tongue.
-pub trait ReadEvents {
+pub trait ReadEvents: Send + Sync + fmt::Debug {
     /// Takes the next event. An error ends the stream: what the upstream said is classed by the failure table.
     fn event(&mut self, name: Option<&[u8]>, data: &[u8]) -> Result<Vec<Event>, Box<UpstreamError>>;
 
@@ -67,12 +67,40 @@ pub trait ReadEvents {
 }
 
 /// Writes the common tongue as the events of a caller.
-pub trait WriteEvents {
+pub trait WriteEvents: Send + Sync + fmt::Debug {
     /// One step of the answer, framed; nothing where the dialect has no word for it.
     fn write(&mut self, event: &Event, out: &mut Vec<u8>);
 
     /// The answer is whole: what the dialect says last, its end marker included.
     fn finish(&mut self, out: &mut Vec<u8>);
+}
+
+impl<R: ReadEvents + ?Sized> ReadEvents for Box<R> {
+    fn event(&mut self, name: Option<&[u8]>, data: &[u8]) -> Result<Vec<Event>, Box<UpstreamError>> {
+        (**self).event(name, data)
+    }
+
+    fn end(&mut self) -> Result<Vec<Event>, Box<UpstreamError>> {
+        (**self).end()
+    }
+
+    fn is_whole(&self) -> bool {
+        (**self).is_whole()
+    }
+
+    fn is_over(&self) -> bool {
+        (**self).is_over()
+    }
+}
+
+impl<W: WriteEvents + ?Sized> WriteEvents for Box<W> {
+    fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
+        (**self).write(event, out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        (**self).finish(out);
+    }
 }
 
 /// A stream from one dialect to another, through the common tongue.
@@ -112,8 +140,8 @@ impl<R: ReadEvents, W: WriteEvents> Cross<R, W> {
 
 impl<R, W> StreamTranslation for Cross<R, W>
 where
-    R: ReadEvents + Send + Sync + fmt::Debug,
-    W: WriteEvents + Send + Sync + fmt::Debug,
+    R: ReadEvents,
+    W: WriteEvents,
 {
     fn event(&mut self, name: Option<&[u8]>, data: &[u8]) -> Result<Fed, Box<UpstreamError>> {
         if self.done {
