@@ -9,6 +9,9 @@ use cluster::harness::{Cluster, Config, LedgerRow, SECRET, eventually};
 
 const SOON: Duration = Duration::from_secs(5);
 const DOLLAR: i64 = 1_000_000_000;
+/// The balance less what is held of it.
+const LEFT: &str =
+    "return redis.call('GET', 'hg:{a:acme}:balance') - (redis.call('HGET', 'hg:{a:acme}:reserved', 'total') or 0)";
 
 /// The account's ledger once it has so many rows.
 async fn settled(cluster: &Cluster, rows: usize) -> Vec<LedgerRow> {
@@ -99,12 +102,38 @@ async fn with_overdraft_none_a_balance_never_dips_below_zero() {
     let secret = format!("Bearer {SECRET}");
     let headers = [("authorization", secret.as_str())];
     let calls = (0..20).map(|_| cluster.next().send(http::Method::POST, "/v1/chat/completions", &headers, body));
-    let answers = futures_util::future::join_all(calls).await;
+    let calls = futures_util::future::join_all(calls);
+    // What is left is never less than what is held of it, at any moment.
+    let watch = async {
+        loop {
+            let left: i64 = cluster.redis.ask(&["EVAL", LEFT, "0"]).await;
+            assert!(left >= 0, "{left}");
+        }
+    };
+    let answers = tokio::select! {
+        answers = calls => answers,
+        () = watch => unreachable!("it never ends"),
+    };
     let paid = answers.iter().filter(|answer| answer.as_ref().unwrap().status == 200).count();
     let rows = settled(&cluster, paid).await;
     let balance = cluster.redis.balance("acme").await;
     assert!(paid >= 1 && balance >= 0, "{paid} calls, {balance} left");
     assert_eq!(balance, DOLLAR / 50 - cost(&rows));
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn with_overdraft_soft_a_balance_dips_by_what_was_in_flight_and_then_nobody_starts() {
+    let cluster = Cluster::of_three(&Config::connections(1).account("balance: 0.001")).await;
+    cluster.fake.script([Rule::any().tokens(100, 400).delays_headers(Duration::from_secs(1))]);
+    let each = 100 * 1_000 + 400 * 10_000;
+    let answers = cluster.burst(10, SECRET, "m1").await;
+    assert!(answers.iter().all(|answer| answer.status == 200), "all began while there was money: {answers:?}");
+    let rows = settled(&cluster, 10).await;
+    assert_eq!((cost(&rows), cluster.redis.balance("acme").await), (10 * each, DOLLAR / 1000 - 10 * each));
+    let refused = cluster.burst(6, SECRET, "m1").await;
+    assert!(refused.iter().all(|answer| answer.status == 402), "{refused:?}");
+    assert_eq!(cluster.fake.calls().len(), 10);
     cluster.assert_clean().await;
 }
 

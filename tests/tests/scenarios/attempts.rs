@@ -1,0 +1,180 @@
+//! How often an upstream is asked for one request, and what the caller is told when none answers.
+
+use std::time::Duration;
+
+use cluster::fake::Rule;
+use cluster::harness::{Cluster, Config, SECRET, eventually};
+use serde_json::json;
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn ten_credentials_of_which_six_are_dead_are_walked_in_three_requests_and_none_is_asked_twice() {
+    let config =
+        (1..=10).fold(Config::connections(10), |config, nth| config.connection(nth, &format!("priority: {nth}")));
+    let cluster = Cluster::of_three(&config).await;
+    let dead = |nth: usize| Rule::on(&format!("cred-{nth}"), "*").fails([401, 402, 403][nth % 3]);
+    let suspended = json!({"error": {"message": "This API key was suspended.", "type": "x", "code": null}});
+    cluster.fake.script((1..=6).map(|nth| Rule { body: Some(suspended.clone()), ..dead(nth) }).collect::<Vec<_>>());
+    let answers = [cluster.next().chat(SECRET, "m1", "1").await, cluster.next().chat(SECRET, "m1", "2").await];
+    assert!(answers.iter().all(|answer| answer.status == 502 && !answer.body.contains("cred-")), "{answers:?}");
+    for _ in 0..3 {
+        let answer = cluster.next().chat(SECRET, "m1", "3").await;
+        assert_eq!((answer.status, answer.header("x-headgate-connection")), (200, "conn-7"), "{}", answer.body);
+    }
+    for nth in 1..=6 {
+        assert_eq!(cluster.fake.calls_of(&format!("cred-{nth}")).len(), 1, "cred-{nth}");
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn six_attempts_are_the_most_whatever_fails_and_no_connection_is_asked_twice_but_for_the_one_retry() {
+    let config = (4..=6).fold(Config::connections(9), |config, nth| config.connection(nth, "group: second"));
+    let config = (7..=9).fold(config, |config, nth| config.connection(nth, "group: third"));
+    let cluster = Cluster::builder(&config).start().await;
+    cluster.fake.script([Rule::any().fails(500)]);
+    let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+    assert_eq!(answer.status, 502, "{}", answer.body);
+    let calls = |range: std::ops::RangeInclusive<usize>| -> Vec<usize> {
+        range.map(|nth| cluster.fake.calls_of(&format!("cred-{nth}")).len()).collect()
+    };
+    assert_eq!((calls(1..=3), calls(4..=6), calls(7..=9)), (vec![1; 3], vec![1; 3], vec![0; 3]));
+    assert_eq!(answer.header("x-headgate-attempts").split(", ").count(), 6);
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_group_that_is_visited_again_because_it_was_full_tries_no_connection_again() {
+    let config = Config::connections(3).connection(2, "max_concurrent: 1").connection(3, "group: second");
+    let cluster = Cluster::builder(&config.more("limits: {capacity_wait: 300ms}")).start().await;
+    cluster.fake.script([
+        Rule::on("cred-1", "*").fails(500),
+        Rule::on("cred-3", "*").fails(500),
+        Rule { stall_after_chunks: Some(1), ..Rule::on("cred-2", "m2") },
+    ]);
+    // Whoever is drawn to conn-1 fails over to conn-2: in the end one stream stalls there.
+    let mut holder = cluster.client(0).chat_stream(SECRET, "m2", "hi").await;
+    assert_eq!(holder.header("x-headgate-connection"), "conn-2");
+    holder.read_content(1).await;
+    cluster.fake.clear_calls();
+    let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+    assert_eq!((answer.status, answer.header("x-headgate-refusal")), (429, "capacity"), "{}", answer.body);
+    let calls = ["cred-1", "cred-2", "cred-3"].map(|credential| cluster.fake.calls_of(credential).len());
+    assert_eq!(calls, [2, 0, 2], "each once and once again before stepping down");
+    drop(holder);
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn two_failures_bench_nobody_the_third_within_a_minute_does() {
+    let cluster = Cluster::of_three(&Config::connections(2).connection(2, "priority: 1")).await;
+    cluster.fake.script([Rule::on("cred-1", "*").fails(503)]);
+    for call in 1..=6 {
+        let answer = cluster.next().chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-connection")), (200, "conn-2"));
+        assert_eq!(cluster.fake.calls_of("cred-1").len(), call.min(3), "call {call}");
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn after_max_lock_one_probe_is_let_through_and_its_success_opens_the_connection_everywhere() {
+    let config = Config::connections(2).connection(2, "priority: 1").more("limits: {max_lock: 1s}");
+    let cluster = Cluster::of_three(&config).await;
+    cluster.fake.script([Rule::on("cred-1", "*").fails(402).times(1)]);
+    let first = cluster.client(0).chat(SECRET, "m1", "hi").await;
+    assert_eq!(first.header("x-headgate-connection"), "conn-2");
+    let back = async || cluster.client(1).chat(SECRET, "m1", "hi").await.header("x-headgate-connection") == "conn-1";
+    assert!(!back().await, "locked for all");
+    eventually(SOON, "a probe found it paid", back).await;
+    for place in 0..3 {
+        let answer = cluster.client(place).chat(SECRET, "m2", "hi").await;
+        assert_eq!(answer.header("x-headgate-connection"), "conn-1", "replica {place}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_ends_when_the_upstream_said_also_for_a_replica_that_started_later() {
+    let mut cluster = Cluster::of_three(&Config::connections(1)).await;
+    cluster.fake.script([Rule::any().fails(429).header("retry-after", "3").times(1)]);
+    let locked = cluster.client(0).chat(SECRET, "m1", "hi").await;
+    assert_eq!((locked.status, locked.header("retry-after"), locked.header("x-headgate-refusal")), (429, "3", ""));
+    cluster.replace(2).await;
+    let told = cluster.client(2).chat(SECRET, "m1", "hi").await;
+    assert!(told.status == 200 || matches!(told.header("retry-after"), "1" | "2" | "3"), "{told:?}");
+    eventually(SOON, "it is open again", async || cluster.client(2).chat(SECRET, "m1", "hi").await.status == 200).await;
+    assert_eq!(cluster.fake.calls().len(), 2, "nobody tried in between");
+    assert_eq!(cluster.client(1).chat(SECRET, "m1", "hi").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_429_with_or_without_a_hint_moves_the_same_request_on_and_no_hint_is_believed_beyond_max_lock() {
+    let cases: [(&[(&str, &str)], u64, u64); 5] = [
+        (&[("retry-after-ms", "302539000")], 900, 900),
+        (&[("x-ms-retry-after-ms", "7500")], 7, 8),
+        (&[("retry-after", "30")], 29, 30),
+        (&[("retry-after", "-5")], 1, 3),
+        (&[], 1, 3),
+    ];
+    let config = Config::connections(3).connection(2, "priority: 1, models: [m1]").connection(3, "models: [m2]");
+    for (headers, least, most) in cases {
+        let cluster = Cluster::builder(&config.clone().connection(1, "models: [m1]")).start().await;
+        let rule =
+            headers.iter().fold(Rule::any().fails(429).body(json!({})), |rule, (name, value)| rule.header(name, value));
+        cluster.fake.script([
+            Rule { credential: "cred-1".into(), ..rule.clone() },
+            Rule { credential: "cred-3".into(), ..rule },
+        ]);
+        let asked = std::time::Instant::now();
+        let moved = cluster.client(0).chat(SECRET, "m1", "hi").await;
+        assert_eq!((moved.status, moved.header("x-headgate-connection")), (200, "conn-2"), "{headers:?}");
+        assert!(asked.elapsed() < Duration::from_secs(2), "nobody sleeps on it");
+        let only = cluster.client(0).chat(SECRET, "m2", "hi").await;
+        let wait: u64 = only.header("retry-after").parse().unwrap();
+        assert_eq!((only.status, only.header("x-headgate-refusal")), (429, ""), "{headers:?}");
+        assert!((least..=most).contains(&wait), "{headers:?}: {wait}");
+    }
+}
+
+#[tokio::test]
+async fn an_own_keys_refusal_reaches_the_caller_and_no_platform_money_is_spent() {
+    for (status, told) in [(401, 401), (403, 403)] {
+        let config = Config::connections(2).connection(1, "owner: acme, group: own").account("balance: 1.00");
+        let cluster = Cluster::builder(&config.ci("byok: [conn-1]")).start().await;
+        let body =
+            json!({"error": {"message": "Incorrect API key provided.", "type": "permission_error", "code": null}});
+        cluster.fake.script([Rule::on("cred-1", "*").fails(status).body(body)]);
+        let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-refusal")), (told, ""), "{}", answer.body);
+        assert!(cluster.fake.calls_of("cred-2").is_empty(), "no fallback");
+        assert_eq!(cluster.redis.balance("acme").await, 1_000_000_000);
+        cluster.fake.heal();
+        let again = cluster.client(0).chat(SECRET, "m1", "hi").await;
+        assert_eq!(again.header("x-headgate-connection"), "conn-1", "an own key is never locked for it");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_five_megabytes_is_cut_short_whichever_way_it_comes() {
+    let cluster = Cluster::builder(&Config::connections(1)).start().await;
+    let long = json!({"error": {"message": "word ".repeat(1 << 20), "type": "invalid_request_error", "code": null}});
+    for rule in [
+        Rule::any().fails(400).body(long.clone()),
+        Rule::any().fails(500).body(long.clone()),
+        Rule::any().fails(500).body("x".repeat(5 << 20)),
+        Rule::any().body(long.clone()),
+    ] {
+        cluster.fake.script([rule]);
+        let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+        assert!(answer.status >= 400 && answer.body.len() < 4096, "{}: {} bytes", answer.status, answer.body.len());
+        assert!(answer.json()["error"]["message"].is_string());
+    }
+    cluster.fake.script([Rule { error_event_after_chunks: Some(1), error_event: Some(long), ..Rule::any() }]);
+    let (events, end) = cluster.client(0).chat_stream(SECRET, "m2", "hi").await.rest().await;
+    assert!(end.is_ok() && events.last().unwrap().is_error() && events.last().unwrap().data.len() < 4096);
+    cluster.fake.heal();
+    assert_eq!(cluster.client(0).chat(SECRET, "m2", "hi").await.status, 200, "the replica lives");
+    assert!(!cluster.replica(0).log().contains("panicked"));
+    cluster.assert_clean().await;
+}
