@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use shared::config::{Config, Credential, LimitScope, Limits, Strategy, Timeouts};
@@ -103,10 +103,6 @@ impl Catalog {
             // Only Google's upstreams exchange refresh tokens, and none of them is served yet.
             let Credential::ApiKey(key) = &connection.credential else { continue };
             let ready = Arc::new(Connection::new(config, connection, key)?);
-            if !ready.dialect.is_served() {
-                tracing::warn!(connection = %ready.id, dialect = ready.dialect.as_str(), "upstreams of this dialect are not served yet");
-                continue;
-            }
             for (name, upstream) in &connection.models {
                 let bucket = bucket(&connection.limit_scope, name)?;
                 let serving =
@@ -128,6 +124,13 @@ impl Catalog {
             models,
             orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
         })
+    }
+
+    /// Every name that callers may use, aliases included, with its model; in alphabetical order.
+    pub fn names(&self) -> Vec<(&ModelName, &Arc<Model>)> {
+        let mut names: Vec<_> = self.models.iter().collect();
+        names.sort_by_key(|(name, _)| *name);
+        names
     }
 
     /// The model of this name or alias.
@@ -170,6 +173,7 @@ impl Connection {
         let endpoint = provider.endpoints.first().context("a provider has no endpoint")?;
         Url::parse(endpoint.url.as_str())
             .with_context(|| format!("provider {} has no usable URL", connection.provider))?;
+        let dialect = Dialect::of(provider.dialect);
         Ok(Self {
             id: connection.id.clone(),
             provider: connection.provider.as_str().into(),
@@ -179,9 +183,9 @@ impl Connection {
             weight: connection.weight.get(),
             max_concurrent: connection.max_concurrent.map(Into::into),
             rpm: connection.rpm.map(Into::into),
-            dialect: Dialect::of(provider.dialect),
-            base_url: endpoint.url.as_str().trim_end_matches('/').into(),
-            credential: bearer(key).with_context(|| format!("the api_key of connection {}", connection.id))?,
+            dialect,
+            base_url: dialect.versioned(endpoint.url.as_str()).into(),
+            credential: credential(dialect, key).with_context(|| format!("the api_key of connection {}", connection.id))?,
             credential_mark: SecretHash::of(key.expose_secret()).to_hex()[..MARK_DIGITS].into(),
             error_policy: error_policy(provider.error_policy),
             error_rules: provider.errors.iter().map(own_rule).collect(),
@@ -199,11 +203,12 @@ impl Connection {
     }
 }
 
-fn bearer(key: &SecretString) -> anyhow::Result<HeaderMap> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
+fn credential(dialect: Dialect, key: &SecretString) -> anyhow::Result<HeaderMap> {
+    let (name, prefix) = dialect.credential(key.expose_secret());
+    let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()))
         .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
     value.set_sensitive(true);
-    Ok(HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+    Ok(HeaderMap::from_iter([(name, value)]))
 }
 
 fn error_policy(policy: shared::config::ErrorPolicy) -> ErrorPolicy {

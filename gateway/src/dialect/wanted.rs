@@ -10,7 +10,6 @@ use super::anthropic::request::{Purpose, Target};
 use super::code_assist::request::Envelope;
 use super::gemini::stream::Framing;
 use super::gemini::url::Method;
-use super::openai_responses::request::Echo;
 use super::translate::{Cross, ReadEvents, StreamTranslation, WholeAnswer, WriteEvents};
 use super::{Answer, Api, Dialect, anthropic, code_assist, gemini, openai, openai_responses};
 use crate::canonical::embeddings::Vectors;
@@ -32,6 +31,13 @@ pub struct Entry {
     pub framing: Framing,
     /// The caller's headers that are words of its dialect.
     pub words: HeaderMap,
+}
+
+impl Entry {
+    /// By an API whose path names nothing else.
+    pub fn at(api: Api) -> Self {
+        Self { api, path_model: String::new(), framing: Framing::Sse, words: HeaderMap::new() }
+    }
 }
 
 /// What the flow needs to know of a request, whatever its dialect.
@@ -61,7 +67,7 @@ pub struct Wanted {
 #[derive(Debug)]
 enum Peek {
     Chat(openai::request::Peek),
-    Responses(openai_responses::request::Peek, Box<Echo>),
+    Responses(openai_responses::request::Peek),
     Embeddings(openai::embeddings::request::Peek),
     Messages(anthropic::request::Peek),
     Gemini(gemini::request::Peek),
@@ -96,7 +102,7 @@ impl Wanted {
             Api::Responses => {
                 let peek = openai_responses::request::peek(&body)?;
                 let look = look(&peek.model, peek.answer, peek.max_output_tokens, 1, peek.prompt_chars);
-                (Peek::Responses(peek, Box::default()), look)
+                (Peek::Responses(peek), look)
             }
             Api::Embeddings => {
                 let peek = openai::embeddings::request::peek(&body)?;
@@ -141,7 +147,7 @@ impl Wanted {
             (Peek::Chat(peek), Dialect::OpenAi) => {
                 UpstreamCall::to("/chat/completions", openai::request::splice(body, peek, model))
             }
-            (Peek::Responses(peek, _), Dialect::OpenAi) => {
+            (Peek::Responses(peek), Dialect::OpenAi) => {
                 UpstreamCall::to("/responses", openai_responses::request::splice(body, peek, model))
             }
             (Peek::Embeddings(peek), Dialect::OpenAi) => {
@@ -183,7 +189,7 @@ impl Wanted {
         let model = &self.look.model;
         match (&self.peek, from) {
             (Peek::Chat(_), Dialect::OpenAi) => openai::response::pass(content_type, body, model),
-            (Peek::Responses(..), Dialect::OpenAi) => openai_responses::response::pass(content_type, body, model),
+            (Peek::Responses(_), Dialect::OpenAi) => openai_responses::response::pass(content_type, body, model),
             (Peek::Embeddings(_), Dialect::OpenAi) => openai::embeddings::response::pass(content_type, body, model),
             _ if self.api().counts() => self.counted_by(from, body),
             _ if self.embeds() => self.embedded_by(from, content_type, body),
@@ -209,7 +215,7 @@ impl Wanted {
         let model = &self.look.model;
         match (&self.peek, from) {
             (Peek::Chat(peek), Dialect::OpenAi) => Box::new(openai::stream::Same::new(model, peek.usage_chunk)),
-            (Peek::Responses(..), Dialect::OpenAi) => Box::new(openai_responses::stream::Same::new(model)),
+            (Peek::Responses(_), Dialect::OpenAi) => Box::new(openai_responses::stream::Same::new(model)),
             (Peek::Messages(_), Dialect::Anthropic) => Box::new(anthropic::stream::Same::new(model)),
             (Peek::Gemini(_), Dialect::Gemini) => Box::new(gemini::stream::Same::new(self.entry.framing)),
             (Peek::Gemini(_), Dialect::CodeAssist) => Box::new(code_assist::stream::Same::new(self.entry.framing)),
@@ -225,7 +231,7 @@ impl Wanted {
     fn common(&self) -> Result<Request, BadRequest> {
         match &self.peek {
             Peek::Chat(_) => openai::request::read(&self.body),
-            Peek::Responses(..) => openai_responses::request::read(&self.body),
+            Peek::Responses(_) => openai_responses::request::read(&self.body),
             Peek::Messages(_) => anthropic::request::read(&self.body),
             Peek::Gemini(peek) if peek.method == Method::CountTokens => gemini::count::read(&self.body),
             Peek::Gemini(peek) => gemini::request::read(&self.body, peek.answer),
@@ -280,7 +286,7 @@ impl Wanted {
         let model = &self.look.model;
         match &self.peek {
             Peek::Chat(_) | Peek::Embeddings(_) => openai::response::write(answer, model, request_id),
-            Peek::Responses(..) => {
+            Peek::Responses(_) => {
                 let echo = openai_responses::request::echo(&self.body);
                 openai_responses::response::write(answer, model, request_id, &echo)
             }
@@ -304,7 +310,7 @@ impl Wanted {
         match &self.peek {
             Peek::Chat(peek) => Box::new(openai::stream::Writer::new(model, request_id, peek.usage_chunk)),
             Peek::Embeddings(_) => Box::new(openai::stream::Writer::new(model, request_id, super::UsageChunk::Hidden)),
-            Peek::Responses(..) => {
+            Peek::Responses(_) => {
                 let echo = openai_responses::request::echo(&self.body);
                 Box::new(openai_responses::stream::Writer::new(model, request_id, &echo))
             }
@@ -317,7 +323,7 @@ impl Wanted {
         match &self.peek {
             Peek::Embeddings(_) => true,
             Peek::Gemini(peek) => matches!(peek.method, Method::EmbedContent | Method::BatchEmbedContents),
-            Peek::Chat(_) | Peek::Responses(..) | Peek::Messages(_) => false,
+            Peek::Chat(_) | Peek::Responses(_) | Peek::Messages(_) => false,
         }
     }
 
@@ -353,7 +359,7 @@ impl Wanted {
             Peek::Gemini(_) if from == Dialect::Gemini => body.clone(),
             Peek::Gemini(peek) => gemini::embed::write_answer(&vectors, peek.method),
             Peek::Embeddings(peek) => openai::embeddings::response::write(&vectors, &self.look.model, peek.encoding),
-            Peek::Chat(_) | Peek::Responses(..) | Peek::Messages(_) => body.clone(),
+            Peek::Chat(_) | Peek::Responses(_) | Peek::Messages(_) => body.clone(),
         };
         Ok(WholeAnswer { body: written, usage: vectors.usage, output_chars: 0 })
     }
