@@ -31,6 +31,7 @@ pub const DROPPED_IN_MESSAGES: &[Dropped] = &[
     ("prompt_cache_breakpoint", "a hint for a cache; the answer is the same without it"),
     ("annotations", "notes on an earlier answer, for people"),
     ("parsed", "an SDK's own reading of an earlier answer"),
+    ("parsed_arguments", "an SDK's own reading of an earlier answer"),
     ("reasoning_details", "opaque reasoning means something only to the upstream that made it"),
     ("thinking_blocks", "opaque reasoning means something only to the upstream that made it"),
 ];

@@ -30,10 +30,18 @@ pub struct Reader {
     begun: usize,
     /// Why the upstream said that the answer ended.
     said: Option<Finish>,
-    /// The end was told in the common tongue.
-    told: bool,
-    /// `[DONE]` came.
-    done: bool,
+    end: End,
+}
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    /// It was told in the common tongue.
+    Told,
+    /// `[DONE]` came, and it was told.
+    Done,
 }
 
 /// A call of the answer.
@@ -188,15 +196,15 @@ impl Reader {
         })
     }
 
-    /// Tells the end.
+    /// Tells the end, once.
     fn tell(&mut self, events: &mut Vec<Event>) -> Result<(), Box<UpstreamError>> {
-        if self.told {
+        if self.end != End::Open {
             return Ok(());
         }
         if self.calls.iter().any(|call| call.index.is_none()) {
             return Err(foreign("a call of no function"));
         }
-        self.told = true;
+        self.end = End::Told;
         let said = self.said.clone().unwrap_or(Finish::Stop);
         events.push(Event::Finish(settled(said, self.begun > 0, self.refused)));
         Ok(())
@@ -213,15 +221,15 @@ impl ReadEvents for Reader {
     fn event(&mut self, name: Option<&[u8]>, data: &[u8]) -> Result<Vec<Event>, Box<UpstreamError>> {
         let trimmed = data.trim_ascii();
         let mut events = Vec::new();
-        if trimmed.is_empty() || self.done {
+        if trimmed.is_empty() || self.end == End::Done {
             return Ok(events);
         }
         if trimmed == b"[DONE]" {
             if self.said.is_none() && !self.content {
                 return Err(Box::new(broken(Transport::Empty, "the stream ended without an answer")));
             }
-            self.done = true;
             self.tell(&mut events)?;
+            self.end = End::Done;
             return Ok(events);
         }
         if name == Some(b"error") || trimmed.starts_with(b"[") {
@@ -246,7 +254,7 @@ impl ReadEvents for Reader {
 
     fn end(&mut self) -> Result<Vec<Event>, Box<UpstreamError>> {
         let mut events = Vec::new();
-        if self.said.is_some() || self.done {
+        if self.is_whole() {
             self.tell(&mut events)?;
             return Ok(events);
         }
@@ -258,11 +266,11 @@ impl ReadEvents for Reader {
     }
 
     fn is_whole(&self) -> bool {
-        self.done || self.said.is_some()
+        self.end != End::Open || self.said.is_some()
     }
 
     fn is_over(&self) -> bool {
-        self.done
+        self.end == End::Done
     }
 }
 

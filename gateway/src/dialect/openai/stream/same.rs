@@ -1,6 +1,5 @@
 //! From an upstream of chat completions to a client of them.
 
-use bytes::Bytes;
 use shared::failure::Transport;
 
 use super::{CallerModel, DONE, Piece, StreamState, broken, write};
@@ -41,7 +40,7 @@ impl StreamTranslation for Same {
             Piece::Error(error) => Err(error),
             Piece::Chunk(chunk) => {
                 self.content |= chunk.content;
-                let out = write(data, &chunk, &self.model, self.usage_chunk).unwrap_or_else(Bytes::new);
+                let out = write(data, &chunk, &self.model, self.usage_chunk).unwrap_or_default();
                 Ok(Fed { out, content: chunk.content, chars: chunk.chars, usage: chunk.usage, done: false })
             }
         }

@@ -188,12 +188,11 @@ fn image(part: &mut Object<'_>, at: &At<'_>) -> Result<Part, BadRequest> {
 fn file(part: &mut Object<'_>, at: &At<'_>) -> Result<Part, BadRequest> {
     refuse_file_id(part, at)?;
     let name = part.text("filename")?;
-    let source = match part.text("file_url")? {
-        Some(url) => source(url, &at.field("file_url"))?,
-        None => {
-            let data = part.need_text("file_data")?;
-            file_source(data, name.as_deref(), &at.field("file_data"))?
-        }
+    let source = if let Some(url) = part.text("file_url")? {
+        source(url, &at.field("file_url"))?
+    } else {
+        let data = part.need_text("file_data")?;
+        file_source(data, name.as_deref(), &at.field("file_data"))?
     };
     Ok(Part::File(Media { source, name, detail: None }))
 }

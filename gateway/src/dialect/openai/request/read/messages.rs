@@ -105,7 +105,7 @@ impl Conversation {
         let mut function = Object::new(call.need("function")?, &at_function)?;
         let name = function.need_text("name")?;
         let arguments = arguments(function.take("arguments"), &at_function.field("arguments"))?;
-        function.close(&[])?;
+        function.close(DROPPED_IN_MESSAGES)?;
         // The carrier that Google's own compatible endpoint uses.
         let signature = call.take("extra_content").and_then(|extra| signature_in(&extra));
         call.take("index");

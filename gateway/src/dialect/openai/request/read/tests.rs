@@ -9,14 +9,14 @@ fn read_value(body: &Value) -> Result<Request, BadRequest> {
 }
 
 /// A request of one user message with these fields beside it.
-fn with(fields: Value) -> Value {
+fn with(fields: &Value) -> Value {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     body
 }
 
 /// A request of these messages.
-fn saying(messages: Value) -> Result<Request, BadRequest> {
+fn saying(messages: &Value) -> Result<Request, BadRequest> {
     read_value(&json!({"model": "m", "messages": messages}))
 }
 
@@ -30,7 +30,7 @@ fn object(value: &Value) -> Map<String, Value> {
 
 #[test]
 fn a_conversation_with_everything_is_read_whole() {
-    let request = saying(json!([
+    let request = saying(&json!([
         {"role": "system", "content": "Be brief."},
         {"role": "developer", "content": [{"type": "text", "text": "Use tools."}, {"type": "text", "text": ""}]},
         {"role": "user", "name": "ann", "content": [
@@ -102,7 +102,7 @@ fn a_conversation_with_everything_is_read_whole() {
 
 #[test]
 fn every_setting_is_read() {
-    let request = read_value(&with(json!({
+    let request = read_value(&with(&json!({
         "max_tokens": 5, "max_completion_tokens": 7, "temperature": 0.5, "top_p": 1, "stop": ["a", "b"], "n": 2, "seed": -3,
         "presence_penalty": 0.1, "frequency_penalty": -0.1, "user": "u", "safety_identifier": "s", "stream": true,
         "stream_options": {"include_usage": true, "include_obfuscation": false}, "reasoning_effort": "xhigh",
@@ -158,21 +158,21 @@ fn hints_and_what_would_happen_anyway_are_left_out_and_the_rest_is_kept() {
         assert!(!why.is_empty());
         fields[*hint] = json!({"x": 1});
     }
-    let request = read_value(&with(fields)).unwrap();
+    let request = read_value(&with(&fields)).unwrap();
     assert!(request.rest.is_empty(), "{:?}", request.rest);
-    assert_eq!(request, read_value(&with(json!({}))).unwrap());
+    assert_eq!(request, read_value(&with(&json!({}))).unwrap());
 
     let kept = json!({
         "store": true, "logprobs": true, "logit_bias": {"1": 2}, "audio": {"voice": "x"}, "modalities": ["text", "audio"],
         "verbosity": "low", "service_tier": "flex", "web_search_options": {}, "unheard_of": 1,
     });
-    assert_eq!(read_value(&with(kept.clone())).unwrap().rest, object(&kept));
+    assert_eq!(read_value(&with(&kept)).unwrap().rest, object(&kept));
 }
 
 #[test]
 fn words_for_the_choice_of_tools_and_stops_of_both_shapes_are_read() {
     for (word, choice) in [("auto", ToolChoice::Auto), ("none", ToolChoice::None), ("required", ToolChoice::Any)] {
-        let request = read_value(&with(json!({"tool_choice": word, "stop": "x"}))).unwrap();
+        let request = read_value(&with(&json!({"tool_choice": word, "stop": "x"}))).unwrap();
         assert_eq!((request.tool_choice, request.sampling.stop), (Some(choice), vec!["x".to_owned()]));
     }
 }
@@ -251,7 +251,7 @@ fn what_is_wrong_in_a_message_is_named_by_its_path() {
         (json!([{"role": "tool", "tool_call_id": "c", "content": "x"}]), "messages.0.tool_call_id", "invalid_value"),
         (json!([{"role": "function", "name": "f", "content": "x"}]), "messages.0.name", "invalid_value"),
     ] {
-        let fault = saying(messages.clone()).unwrap_err();
+        let fault = saying(&messages).unwrap_err();
         assert_eq!((fault.field.as_deref(), fault.code), (Some(field), Some(code)), "{messages}: {}", fault.message);
     }
 }
@@ -287,7 +287,7 @@ fn what_is_wrong_in_a_setting_is_named_by_its_path() {
             "missing_required_parameter",
         ),
     ] {
-        let fault = read_value(&with(fields.clone())).unwrap_err();
+        let fault = read_value(&with(&fields)).unwrap_err();
         assert_eq!((fault.field.as_deref(), fault.code), (Some(field), Some(code)), "{fields}: {}", fault.message);
     }
 }
@@ -366,8 +366,8 @@ proptest! {
     #[test]
     fn no_json_makes_it_panic(body in any_json(), messages in any_json()) {
         let _ = read_value(&body);
-        let _ = saying(json!([{"role": "assistant", "content": messages, "tool_calls": [messages]}, messages]));
-        let _ = saying(messages);
+        let _ = saying(&json!([{"role": "assistant", "content": messages, "tool_calls": [messages]}, messages]));
+        let _ = saying(&messages);
     }
 
     #[test]

@@ -37,7 +37,9 @@ fn a_stream_is_passed_on_with_the_callers_name_of_the_model() {
 fn a_whole_answer_without_its_marker_gets_one_and_a_broken_one_does_not() {
     let ended = |data: &[&str]| {
         let mut same = Same::new("mine", UsageChunk::Hidden);
-        data.iter().for_each(|data| _ = feed(&mut same, data));
+        for data in data {
+            feed(&mut same, data);
+        }
         same.end().map(|fed| fed.out).map_err(|error| error.signals.transport)
     };
     assert_eq!(ended(&[TEXT, END]), Ok(DONE));
@@ -47,7 +49,9 @@ fn a_whole_answer_without_its_marker_gets_one_and_a_broken_one_does_not() {
     assert_eq!(ended(&[]), Err(Some(Transport::Empty)));
     let done = |data: &[&str]| {
         let mut same = Same::new("mine", UsageChunk::Hidden);
-        data.iter().for_each(|data| _ = feed(&mut same, data));
+        for data in data {
+            feed(&mut same, data);
+        }
         same.event(None, b"[DONE]").map(|fed| fed.done).map_err(|error| error.signals.transport)
     };
     assert_eq!(done(&[TEXT]), Ok(true));

@@ -12,7 +12,9 @@ const REQUEST: &str = "0190163d-8694-739b-aea5-966c26f8ad91";
 fn written(events: &[Event], usage_chunk: UsageChunk) -> String {
     let mut writer = Writer::new("my \"m\"", REQUEST, usage_chunk);
     let mut out = Vec::new();
-    events.iter().for_each(|event| writer.write(event, &mut out));
+    for event in events {
+        writer.write(event, &mut out);
+    }
     writer.finish(&mut out);
     String::from_utf8(out).unwrap()
 }

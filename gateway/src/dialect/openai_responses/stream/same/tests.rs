@@ -44,7 +44,9 @@ fn a_stream_is_passed_on_with_the_callers_name_of_the_model() {
 fn a_stream_that_breaks_off_is_never_whole() {
     let ended = |data: &[&str]| {
         let mut same = Same::new("mine");
-        data.iter().for_each(|data| _ = feed(&mut same, "", data));
+        for data in data {
+            feed(&mut same, "", data);
+        }
         same.end().map(|_| ()).map_err(|error| error.signals.transport)
     };
     assert_eq!(ended(&[CREATED]), Err(Some(Transport::Empty)));

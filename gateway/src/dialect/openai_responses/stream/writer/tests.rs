@@ -9,7 +9,9 @@ const REQUEST: &str = "0190163d-8694-739b-aea5-966c26f8ad91";
 fn written(events: &[Event]) -> Vec<Value> {
     let mut writer = Writer::new("mine", REQUEST, &echo(br#"{"instructions":"be"}"#));
     let mut out = Vec::new();
-    events.iter().for_each(|event| writer.write(event, &mut out));
+    for event in events {
+        writer.write(event, &mut out);
+    }
     writer.finish(&mut out);
     let out = String::from_utf8(out).unwrap();
     let frames = out.split_terminator("\n\n").map(|frame| {
