@@ -1,1 +1,10 @@
+use serde_json::Value;
 
+mod crossing;
+mod peeking;
+mod reading;
+mod writing;
+
+fn json(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap()
+}
