@@ -93,9 +93,10 @@ static ROWS: &[Row] = &[
         "billing disabled",
         "insufficient balance",
         "insufficient credits",
-        "extra usage*required for long context",
-        "usage credits*required for long context",
     ]),
+    // Only long contexts cost extra there: the account has money for the others.
+    row(&[400, 402, 403, 429], Billing, Bucket)
+        .said(&["extra usage*required for long context", "usage credits*required for long context"]),
     row(&[429], Billing, Connection).family(Family::Google).said(&["spending cap", "prepay", "spend limit"]),
     row(&[429, 499, 503], Billing, Bucket).family(Family::Google).said(&["limit: 0"]),
     row(&[402], Billing, Connection),
@@ -218,6 +219,7 @@ static ROWS: &[Row] = &[
             "resource has been exhausted",
         ]),
     row(&[529], Capacity, Bucket),
+    row(ANY, Capacity, Bucket).words(&["overloaded_error"]),
     // What this credential may send.
     row(&[429], RateLimited, Connection).words(&["usage_limit_reached"]).named(),
     row(&[429], RateLimited, Bucket)
