@@ -101,9 +101,10 @@ static ROWS: &[Row] = &[
         "billing disabled",
         "insufficient balance",
         "insufficient credits",
-        "extra usage*required for long context",
-        "usage credits*required for long context",
     ]),
+    // Only long contexts cost extra there: the account has money for the others.
+    row(&[400, 402, 403, 429], Billing, Bucket)
+        .said(&["extra usage*required for long context", "usage credits*required for long context"]),
     row(&[429], Billing, Connection).family(Family::Google).said(&["spending cap", "prepay", "spend limit"]),
     // No quota at all: waiting never helps, whatever the upstream tells.
     row(&[429, 499, 503], Billing, Bucket)
@@ -248,6 +249,7 @@ static ROWS: &[Row] = &[
             "resource has been exhausted",
         ]),
     row(&[529], Capacity, Bucket),
+    row(ANY, Capacity, Bucket).words(&["overloaded_error"]),
     // What this credential may send.
     row(&[429], RateLimited, Connection).words(&["usage_limit_reached"]).named(),
     row(&[429], RateLimited, Bucket)

@@ -90,6 +90,16 @@ fn other_families_have_rows_of_their_own() {
         (Family::Anthropic, 400, "", "Your credit balance is too low to access the Anthropic API.", Billing),
         (Family::Anthropic, 400, "", "You have reached your specified workspace API usage limits.", Billing),
         (Family::Anthropic, 400, "organization_on_hold", "", Auth),
+        (Family::Anthropic, 400, "", "This organization has been disabled.", Auth),
+        (Family::Anthropic, 400, "workspace_policy_violation", "", Refused),
+        (Family::Anthropic, 400, "", "Invalid `signature` in `thinking` block", ClientError),
+        (Family::Anthropic, 400, "overloaded_error", "", Capacity),
+        (Family::Anthropic, 402, "linked_organization_spend_limit_reached", "", Billing),
+        (Family::Anthropic, 404, "", "Not found", ClientError),
+        (Family::Anthropic, 413, "", "Request exceeds the maximum size", ClientError),
+        (Family::Anthropic, 429, "contract_spend_limit_reached", "", Billing),
+        (Family::Anthropic, 429, "ramp_limit_exceeded", "", Capacity),
+        (Family::Anthropic, 429, "", "Extra usage is required for long context requests.", Billing),
         (Family::Anthropic, 404, "", "model: claude-x", ModelMissing),
         (Family::Anthropic, 429, "enforced_spend_limit_reached", "", Billing),
         (Family::Anthropic, 529, "", "Overloaded", Capacity),
@@ -135,6 +145,16 @@ fn other_families_have_rows_of_their_own() {
         assert_eq!(of(family, status, code, message), class, "{status} {code} {message}");
     }
     assert_eq!(of(Family::OpenAi, 429, "", "limit: 0"), RateLimited, "a Google row is for Google only");
+}
+
+#[test]
+fn money_for_long_contexts_alone_closes_no_more_than_the_bucket() {
+    let scope = |message| {
+        let signals = Signals { family: Family::Anthropic, ..openai(429, "", "rate_limit_error", message) };
+        classify(&signals, ErrorPolicy::Standard, &[]).scope
+    };
+    assert_eq!(scope("Usage credits are required for long context requests."), Scope::Bucket);
+    assert_eq!(scope("Your credit balance is too low"), Scope::Connection);
 }
 
 #[test]
