@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use shared::config::{Config, Credential, LimitScope, Limits, Strategy, Timeouts};
@@ -16,6 +16,7 @@ pub use shared::config::Owner;
 
 use crate::dialect::Dialect;
 use crate::flow::plan::Order;
+use crate::upstream::google_token::TokenSource;
 
 /// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
 /// the credential.
@@ -82,14 +83,23 @@ pub struct Connection {
     pub dialect: Dialect,
     /// Its provider's base URL, without a slash at the end.
     pub base_url: Arc<str>,
-    /// The credential as headers, marked sensitive.
-    pub credential: HeaderMap,
+    /// What it proves itself with.
+    pub credential: Proof,
     /// Stands for the credential in locks.
     pub credential_mark: Arc<str>,
     /// What a 403 or 404 means there.
     pub error_policy: ErrorPolicy,
     /// The provider's own error rules.
     pub error_rules: Arc<[OwnRule]>,
+}
+
+/// A credential, ready to send.
+#[derive(Debug)]
+pub enum Proof {
+    /// One header, marked sensitive.
+    Header(HeaderName, HeaderValue),
+    /// A refresh token, exchanged for bearer tokens.
+    Google(TokenSource),
 }
 
 impl Catalog {
@@ -100,9 +110,7 @@ impl Catalog {
             models.insert(name.clone(), Model { name: name.clone(), price: model.price, serving: Vec::new() });
         }
         for connection in config.connections.values() {
-            // Only Google's upstreams exchange refresh tokens, and none of them is served yet.
-            let Credential::ApiKey(key) = &connection.credential else { continue };
-            let ready = Arc::new(Connection::new(config, connection, key)?);
+            let ready = Arc::new(Connection::new(config, connection)?);
             for (name, upstream) in &connection.models {
                 let bucket = bucket(&connection.limit_scope, name)?;
                 let serving =
@@ -165,7 +173,7 @@ fn bucket(scope: &LimitScope, model: &ModelName) -> anyhow::Result<BucketName> {
 }
 
 impl Connection {
-    fn new(config: &Config, connection: &shared::config::Connection, key: &SecretString) -> anyhow::Result<Self> {
+    fn new(config: &Config, connection: &shared::config::Connection) -> anyhow::Result<Self> {
         let provider = config
             .providers
             .get(&connection.provider)
@@ -185,8 +193,9 @@ impl Connection {
             rpm: connection.rpm.map(Into::into),
             dialect,
             base_url: dialect.versioned(endpoint.url.as_str()).into(),
-            credential: credential(dialect, key).with_context(|| format!("the api_key of connection {}", connection.id))?,
-            credential_mark: SecretHash::of(key.expose_secret()).to_hex()[..MARK_DIGITS].into(),
+            credential: proof(dialect, &connection.credential)
+                .with_context(|| format!("the credential of connection {}", connection.id))?,
+            credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS].into(),
             error_policy: error_policy(provider.error_policy),
             error_rules: provider.errors.iter().map(own_rule).collect(),
         })
@@ -203,12 +212,29 @@ impl Connection {
     }
 }
 
-fn credential(dialect: Dialect, key: &SecretString) -> anyhow::Result<HeaderMap> {
-    let (name, prefix) = dialect.credential(key.expose_secret());
-    let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()))
-        .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
-    value.set_sensitive(true);
-    Ok(HeaderMap::from_iter([(name, value)]))
+/// The secret that a credential stands or falls with.
+fn secret(credential: &Credential) -> &SecretString {
+    match credential {
+        Credential::ApiKey(key) => key,
+        Credential::GoogleOauth(oauth) => &oauth.refresh_token,
+    }
+}
+
+fn proof(dialect: Dialect, credential: &Credential) -> anyhow::Result<Proof> {
+    match credential {
+        Credential::ApiKey(key) => {
+            let (name, prefix) = dialect.credential(key.expose_secret());
+            let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()))
+                .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
+            value.set_sensitive(true);
+            Ok(Proof::Header(name, value))
+        }
+        Credential::GoogleOauth(oauth) => {
+            let url = Url::parse(oauth.token_url.as_str()).context("token_url")?;
+            let source = TokenSource::new(url, &oauth.refresh_token, &oauth.client_id, &oauth.client_secret);
+            Ok(Proof::Google(source))
+        }
+    }
 }
 
 fn error_policy(policy: shared::config::ErrorPolicy) -> ErrorPolicy {

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::{Request, Response, Url};
 
 /// One upstream call, ready to send.
@@ -49,6 +49,15 @@ impl Client {
             .referer(false)
             .build()
             .map(Self)
+    }
+
+    /// Posts a form, for exchanges with token servers.
+    pub async fn post_form(&self, url: Url, form: &str) -> Result<Response, TransportError> {
+        let mut request = Request::new(Method::POST, url);
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        *request.body_mut() = Some(form.to_owned().into());
+        self.0.execute(request).await.map_err(|error| TransportError::from(&error))
     }
 
     /// Sends a call; returns when the response's head is there. Cancelled by dropping the future, its body by dropping that.
