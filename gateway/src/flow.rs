@@ -71,7 +71,7 @@ pub enum Fall {
     /// We say no.
     Refused(Refusal),
     /// The upstreams failed.
-    Failed(Fault),
+    Failed(Box<Fault>),
 }
 
 impl From<Refusal> for Fall {
@@ -170,7 +170,7 @@ async fn stages(
         Ok(answered) => {
             let cut = app.cut.clone();
             let ends = Ends { dialect, timeouts: catalog.timeouts.clone(), deadline, cut, sole: ladder.sole() };
-            Ok(commit::commit(app, *answered, open, journey, ends))
+            Ok(commit::commit(app, *answered, *open, journey, ends))
         }
         Err(fall) => {
             let fall = fall.or_draining(app);
@@ -195,7 +195,7 @@ async fn admitted(
     mut known: Known,
     wish: Wish<'_>,
     journey: &mut Journey,
-) -> Result<(Ladder, Open), Fall> {
+) -> Result<(Ladder, Box<Open>), Fall> {
     for _ in 0..LOOK_UPS_MAX {
         let ladder = plan::plan(catalog, means(&known), wish.model);
         let asked = Asked { wanted: wish.wanted, model: wish.model, ladder: &ladder, gone: wish.gone };
@@ -273,7 +273,7 @@ fn tell(app: &Shared, dialect: Dialect, fall: &Fall, journey: &Journey) -> Respo
         // Nobody reads this; the status is the customary one for logs of proxies in front.
         Fall::Gone => (Refusal::BodyTimeout.fault(), "client_gone"),
         Fall::Refused(refusal) => (refusal.fault(), "refused"),
-        Fall::Failed(fault) => (fault.clone(), "failed"),
+        Fall::Failed(fault) => ((**fault).clone(), "failed"),
     };
     if let (Fall::Refused(_), Some(kind)) = (fall, fault.refusal) {
         app.metrics.refusals.get_or_create(&KindLabel { kind }).inc();

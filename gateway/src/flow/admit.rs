@@ -47,7 +47,7 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub enum Admission {
     /// It may start; everything is taken.
-    Admitted(Open),
+    Admitted(Box<Open>),
     /// The caller's record is not the one Redis has any more: read it again.
     Stale,
 }
@@ -67,7 +67,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         rev: Arc::clone(&known.caller.rev),
         request: journey.request.clone(),
         hold,
-        span: known.caller.rights.spend.as_ref().and_then(|limit| span_at(limit, now_ms())),
+        span: known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms())),
         place: Place::Pass,
         model: asked.model.name.clone(),
     };
@@ -83,10 +83,11 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
                 span: ask.span,
                 dialect: asked.wanted.dialect.as_str(),
             };
-            Ok(Admission::Admitted(Open::new(Arc::clone(app), facts, asked.wanted.peek.prompt_chars)))
+            let open = Open::new(Arc::clone(app), facts, asked.wanted.peek.prompt_chars);
+            Ok(Admission::Admitted(Box::new(open)))
         }
         Admit::Changed => Ok(Admission::Stale),
-        other => Err(refusal(other).into()),
+        other => Err(refusal(&other).into()),
     }
 }
 
@@ -112,7 +113,7 @@ async fn stand_in_line(
             if turns > TURNS_MAX {
                 return Ok(answer);
             }
-            ask.span = known.caller.rights.spend.as_ref().and_then(|limit| span_at(limit, now_ms));
+            ask.span = known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms));
             continue;
         }
         let Some(pause) = pause(&answer) else {
@@ -153,12 +154,12 @@ async fn leave(app: &Shared, ask: &AdmitAsk) {
     }
 }
 
-fn refusal(answer: Admit) -> Refusal {
+fn refusal(answer: &Admit) -> Refusal {
     match answer {
         Admit::Disabled => Refusal::Key(KeyFault::Unknown),
         Admit::NoBalance { .. } => Refusal::Balance,
         Admit::OverSpend { .. } => Refusal::SpendLimit,
-        Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait },
+        Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait: *wait },
         Admit::OverConcurrency { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
         // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
         _ => Refusal::StateUnavailable,
@@ -216,9 +217,9 @@ fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
 }
 
 /// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.
-fn span_at(limit: &SpendLimit, now_ms: i64) -> Option<SpendSpan> {
+fn span_at(limit: &SpendLimit, now_ms: i64) -> SpendSpan {
     let span = Period::named(&limit.period, &limit.zone).span_at(now_ms);
-    Some(SpendSpan { label: span.label.into(), start_ms: span.start_ms, end_ms: span.end_ms })
+    SpendSpan { label: span.label.into(), start_ms: span.start_ms, end_ms: span.end_ms }
 }
 
 /// This machine's clock: only a first guess, which the script corrects.

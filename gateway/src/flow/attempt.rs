@@ -45,7 +45,7 @@ pub enum Attempted {
 #[derive(Debug)]
 pub struct Failure {
     /// What the upstream said.
-    pub error: UpstreamError,
+    pub error: Box<UpstreamError>,
     /// What it means.
     pub verdict: Verdict,
     /// What follows from it.
@@ -141,7 +141,7 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
 /// A failure that is not classed yet.
 #[derive(Debug)]
 pub struct Failed {
-    error: UpstreamError,
+    error: Box<UpstreamError>,
     told: Option<Told>,
 }
 
@@ -158,13 +158,16 @@ impl From<Transport> for Failed {
             Transport::NotTheFormat | Transport::ErrorInSuccess => "the answer was not in the asked format",
             Transport::ClientGone => "the caller went away",
         };
-        error::broken(transport, reason).into()
+        Self { error: Box::new(error::broken(transport, reason)), told: None }
     }
 }
 
-impl From<UpstreamError> for Failed {
-    fn from(error: UpstreamError) -> Self {
-        Self { error, told: None }
+/// An error inside a success: its body may tell a wait, its headers belong to the success.
+impl From<Box<UpstreamError>> for Failed {
+    fn from(error: Box<UpstreamError>) -> Self {
+        let now = jiff::Timestamp::now().as_second();
+        let told = told_time::told(&HeaderMap::new(), error.json.as_ref(), &error.signals.body, now);
+        Self { error, told }
     }
 }
 
@@ -234,7 +237,7 @@ impl Exchange<'_> {
             rest.extend_from_slice(&chunk);
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        let whole = response::read(content_type(&response), &bytes).map_err(|error| Failed::from(*error))?;
+        let whole = response::read(content_type(&response), &bytes)?;
         let bytes = response::splice_model(&bytes, &whole, &self.wanted.peek.model);
         Ok(Body::Whole { bytes, whole })
     }
@@ -269,7 +272,7 @@ impl Exchange<'_> {
                         return Ok(opened(response, scanner, state, writer, held));
                     }
                     Piece::Done => return Err(Transport::Empty.into()),
-                    Piece::Error(error) => return Err((*error).into()),
+                    Piece::Error(error) => return Err(error.into()),
                     Piece::Chunk(chunk) => {
                         if let Some(event) = writer.write(&event.data, &chunk) {
                             held.extend_from_slice(&event);
@@ -308,7 +311,7 @@ async fn not_a_stream(response: Response) -> Failed {
     let body = error_body(response).await;
     match response::read(kind.as_deref(), &body) {
         Ok(_) => Transport::NotTheFormat.into(),
-        Err(error) => (*error).into(),
+        Err(error) => error.into(),
     }
 }
 
@@ -319,7 +322,7 @@ async fn error_answer(response: Response) -> Failed {
     let mut error = error::read(Some(status.as_u16()), &body);
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
     let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, jiff::Timestamp::now().as_second());
-    Failed { error, told }
+    Failed { error: Box::new(error), told }
 }
 
 /// The body of an error as far as it comes in time.

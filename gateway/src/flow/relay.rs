@@ -1,6 +1,6 @@
 //! Streams an answer to the caller, event by event, until it is complete, breaks off, or the caller hangs up.
 
-use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,6 +12,7 @@ use shared::state::capacity::{Mark, Sole};
 use shared::state::settlement::Outcome;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::{Failed, OpenStream};
 use super::held::Held;
@@ -24,6 +25,9 @@ use crate::error::{After, Failed as Told, Fault, Refusal};
 
 /// After the last event an upstream gets so long to end its response properly, so that its connection can be used again.
 const TAIL: Duration = Duration::from_millis(100);
+
+/// How long after the end of its time a caller may leave its answer unread.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// What can end a stream besides its upstream.
 #[derive(Debug, Clone)]
@@ -68,6 +72,16 @@ pub struct Relay {
     failed: Option<Failed>,
 }
 
+/// Where a relay is while nobody asks it for more. A caller that does not read asks for nothing, so nothing in the relay can
+/// see its time run out: what holds on to the slot can.
+#[derive(Debug)]
+struct Slot(Mutex<Option<Box<Relay>>>);
+
+/// The caller did not read its answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer was not read in time")]
+struct Unread;
+
 /// What was sent last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
@@ -89,6 +103,26 @@ enum Next {
     Cut,
 }
 
+impl Slot {
+    fn new(relay: Relay) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Box::new(relay)))))
+    }
+
+    fn take(&self) -> Option<Box<Relay>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, relay: Box<Relay>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(relay);
+    }
+
+    /// Drops the relay if it is still there then: its caller does not read.
+    async fn clear_at(slot: Weak<Self>, latest: Instant) {
+        sleep_until(latest).await;
+        drop(slot.upgrade().and_then(|slot| slot.take()));
+    }
+}
+
 impl Relay {
     /// Begins with the events that were held back until commit.
     pub fn new(stream: OpenStream, open: Open, held: Held, source: Source) -> Self {
@@ -100,9 +134,19 @@ impl Relay {
 
     /// The response body.
     pub fn into_body(self) -> Body {
-        Body::from_stream(stream::unfold(Box::new(self), |mut relay| async move {
-            let bytes = relay.next().await?;
-            Some((Ok::<_, Infallible>(bytes), relay))
+        let latest = self.source.ends.deadline + UNREAD;
+        let slot = Slot::new(self);
+        let watch = AbortOnDropHandle::new(tokio::spawn(Slot::clear_at(Arc::downgrade(&slot), latest)));
+        Body::from_stream(stream::unfold((slot, watch), |(slot, watch)| async move {
+            let bytes = match slot.take() {
+                Some(mut relay) => {
+                    let bytes = relay.next().await?;
+                    slot.put(relay);
+                    Ok(bytes)
+                }
+                None => Err(Unread),
+            };
+            Some((bytes, (slot, watch)))
         }))
     }
 
@@ -171,7 +215,7 @@ impl Relay {
             let written = match stream.state.read(event.name.as_deref(), &event.data) {
                 Piece::Nothing => continue,
                 Piece::Error(error) => {
-                    self.failed = Some((*error).into());
+                    self.failed = Some(error.into());
                     break;
                 }
                 Piece::Done => {

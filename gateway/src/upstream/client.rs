@@ -45,7 +45,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
-            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_idle_timeout(Duration::from_mins(1))
             .referer(false)
             .build()
             .map(Self)
