@@ -25,6 +25,11 @@ impl AdminToken {
         Self(std::env::var("HEADGATE_ADMIN_TOKEN").ok().filter(|token| !token.is_empty()).map(Into::into))
     }
 
+    /// Whether there is one.
+    pub fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn admits(&self, authorization: Option<&str>) -> bool {
         let Some(token) = &self.0 else { return true };
         let given = authorization.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();

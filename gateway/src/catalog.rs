@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -16,7 +17,8 @@ pub use shared::config::Owner;
 
 use crate::dialect::Dialect;
 use crate::flow::plan::Order;
-use crate::upstream::google_token::TokenSource;
+use crate::upstream::client::Client;
+use crate::upstream::google_token::{TokenError, TokenSource};
 
 /// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
 /// the credential.
@@ -195,7 +197,8 @@ impl Connection {
             base_url: dialect.versioned(endpoint.url.as_str()).into(),
             credential: proof(dialect, &connection.credential)
                 .with_context(|| format!("the credential of connection {}", connection.id))?,
-            credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS].into(),
+            credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS]
+                .into(),
             error_policy: error_policy(provider.error_policy),
             error_rules: provider.errors.iter().map(own_rule).collect(),
         })
@@ -203,6 +206,21 @@ impl Connection {
 }
 
 impl Connection {
+    /// The header that proves who calls; a token is fetched where one is needed.
+    pub async fn proof(&self, client: &Client) -> Result<(HeaderName, HeaderValue), TokenError> {
+        match &self.credential {
+            Proof::Header(name, value) => Ok((name.clone(), value.clone())),
+            Proof::Google(source) => Ok((AUTHORIZATION, source.header(client).await?)),
+        }
+    }
+
+    /// The upstream refused the proof: the next call fetches another where it can.
+    pub async fn refused(&self) {
+        if let Proof::Google(source) = &self.credential {
+            source.forget().await;
+        }
+    }
+
     /// Whose credential a failure is about.
     pub fn owner_kind(&self) -> failure::Owner {
         match self.owner {
@@ -279,7 +297,8 @@ pub(crate) mod tests {
              connections: [{id: c, provider: p, api_key: sk-canary}]\n",
         );
         let connection = &catalog.model("m").unwrap().serving[0].connection;
-        assert_eq!(connection.credential["authorization"], "Bearer sk-canary");
+        let Proof::Header(name, value) = &connection.credential else { panic!("not a header") };
+        assert_eq!((name.as_str(), value.to_str().unwrap()), ("authorization", "Bearer sk-canary"));
         assert_eq!(&*connection.base_url, "http://localhost:1/v1");
         assert!(!format!("{catalog:?}").contains("canary"));
     }

@@ -78,6 +78,15 @@ impl Dialect {
         }
     }
 
+    /// A fault as a response body.
+    pub fn envelope(self, fault: &Fault) -> Bytes {
+        match self {
+            Self::OpenAi => openai::error::envelope(fault),
+            Self::Anthropic => anthropic::error::envelope(fault),
+            Self::Gemini | Self::CodeAssist => gemini::error::envelope(fault),
+        }
+    }
+
     /// A failure of the transport, as an error of this dialect's family.
     pub fn broken(self, transport: Transport, reason: &str) -> UpstreamError {
         match self {
@@ -153,15 +162,6 @@ impl Api {
     /// Whether it counts tokens and generates none.
     pub fn counts(self) -> bool {
         matches!(self, Self::CountTokens | Self::Gemini(gemini::url::Method::CountTokens))
-    }
-
-    /// A fault as a response body.
-    pub fn envelope(self, fault: &Fault) -> Bytes {
-        match self.dialect() {
-            Dialect::OpenAi => openai::error::envelope(fault),
-            Dialect::Anthropic => anthropic::error::envelope(fault),
-            Dialect::Gemini | Dialect::CodeAssist => gemini::error::envelope(fault),
-        }
     }
 
     /// A fault as the last event of a stream that had begun.

@@ -180,11 +180,16 @@ struct Replica {
 impl Replica {
     fn start(path: &Path, app: &Shared, data: TcpListener, admin: TcpListener) -> anyhow::Result<Self> {
         let (until, stop) = (Until::default(), CancellationToken::new());
+        let token = AdminToken::from_env();
+        let reach = admin.local_addr()?.ip();
+        if !token.is_set() && !reach.is_loopback() {
+            tracing::warn!(%reach, "the admin plane is open to whoever reaches it: set HEADGATE_ADMIN_TOKEN");
+        }
         let admin_until = Until { closing: stop.clone(), ..Until::default() };
         Ok(Self {
             path: path.to_owned(),
             data: tokio::spawn(answer(data, router::router(Arc::clone(app)), until.clone())),
-            admin: tokio::spawn(answer(admin, admin::router(Arc::clone(app), AdminToken::from_env()), admin_until)),
+            admin: tokio::spawn(answer(admin, admin::router(Arc::clone(app), token), admin_until)),
             background: vec![
                 tokio::spawn(app.keeper.clone().run(stop.clone())),
                 tokio::spawn(sweep::run(Arc::clone(app), stop.clone())),

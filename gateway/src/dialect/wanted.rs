@@ -17,6 +17,10 @@ use crate::canonical::request::Request;
 use crate::canonical::response::Response;
 use crate::error::{BadRequest, UpstreamError};
 
+/// The headers of a caller that are words of its dialect, and so may go to an upstream of the same.
+pub const WORDS: [&str; 3] = ["anthropic-version", "anthropic-beta", OPENAI_BETA];
+const OPENAI_BETA: &str = "openai-beta";
+
 /// Characters per token where nobody counts.
 const CHARS_PER_TOKEN: u64 = 4;
 
@@ -145,13 +149,13 @@ impl Wanted {
         let body = &self.body;
         Ok(match (&self.peek, to) {
             (Peek::Chat(peek), Dialect::OpenAi) => {
-                UpstreamCall::to("/chat/completions", openai::request::splice(body, peek, model))
+                self.openai_call("/chat/completions", openai::request::splice(body, peek, model))
             }
             (Peek::Responses(peek), Dialect::OpenAi) => {
-                UpstreamCall::to("/responses", openai_responses::request::splice(body, peek, model))
+                self.openai_call("/responses", openai_responses::request::splice(body, peek, model))
             }
             (Peek::Embeddings(peek), Dialect::OpenAi) => {
-                UpstreamCall::to("/embeddings", openai::embeddings::request::splice(body, peek, model))
+                self.openai_call("/embeddings", openai::embeddings::request::splice(body, peek, model))
             }
             (Peek::Messages(peek), Dialect::Anthropic) => UpstreamCall {
                 headers: headers::for_upstream(Words::Same(&self.entry.words)),
@@ -221,6 +225,14 @@ impl Wanted {
             (Peek::Gemini(_), Dialect::CodeAssist) => Box::new(code_assist::stream::Same::new(self.entry.framing)),
             _ => Box::new(Cross::new(self.reader(from), self.writer(request_id))),
         }
+    }
+
+    fn openai_call(&self, path: &str, body: Bytes) -> UpstreamCall {
+        let mut call = UpstreamCall::to(path, body);
+        if let Some(beta) = self.entry.words.get(OPENAI_BETA) {
+            call.headers.insert(OPENAI_BETA, beta.clone());
+        }
+        call
     }
 
     fn messages_path(&self) -> &'static str {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::error::{KeyFault, Refusal};
 
 /// How long a record is believed to be current. A stale one is found out by `admit`, so this only bounds memory of the unused.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const REMEMBERED: Duration = Duration::from_mins(1);
 /// At most so many callers are remembered.
 const CALLERS_MAX: usize = 10_000;
 

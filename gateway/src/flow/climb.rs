@@ -1,16 +1,14 @@
 //! Goes down the ladder: acquire a slot, attempt, record, until one rung answers or none is left.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
-use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, LockCause, Mark, RecordAsk, RungState};
+use shared::state::capacity::{LockCause, RungState};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Fall;
-use super::admit::{FALLBACK, unanswered};
+use super::admit::FALLBACK;
 use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
 use super::held::Held;
 use super::journey::{Journey, Tried};
@@ -21,6 +19,10 @@ use crate::app::Shared;
 use crate::catalog::Catalog;
 use crate::error::{After, Closed, Failed, Refusal};
 use crate::metrics::AttemptLabels;
+
+mod slot;
+
+use slot::Taken;
 
 /// Before the same rung is asked again, at most so long.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -122,13 +124,6 @@ pub async fn climb(climb: Climb<'_>, journey: &mut Journey) -> Result<Box<Answer
     }
 }
 
-/// What `acquire` answered about the open rungs of a step.
-enum Taken<'r> {
-    Slot { rung: &'r Rung, held: Held },
-    Full(Duration),
-    Closed,
-}
-
 impl<'a> Walk<'a> {
     /// Tries the rungs of one step that were not tried yet: equals at once, each at most once; before leaving it, the last one
     /// that failed in passing once more.
@@ -195,102 +190,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How long this request may still stand in lines.
-    fn patience(&self) -> Duration {
-        let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
-        self.climb.catalog.limits.capacity_wait.saturating_sub(self.stood).min(left)
-    }
-
-    /// Asks for a slot at one of the rungs, in line as long as that can help, a last time when the wait is over.
-    async fn take(&mut self, step: &Step, rungs: &[&'a Rung], line: Line) -> Result<Taken<'a>, Fall> {
-        let Climb { app, catalog, exchange, .. } = self.climb;
-        let mut ask = AcquireAsk {
-            group: step.group.clone(),
-            lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
-            max_lock: catalog.limits.max_lock,
-            place: Place::Pass,
-            candidates: rungs.iter().map(|rung| candidate(rung)).collect(),
-        };
-        // Subscribed before the place is taken: a slot freed in between is not missed.
-        let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
-        let mut in_line = false;
-        while !exchange.gone.is_cancelled() {
-            let left = self.patience();
-            let stand = place.as_ref().filter(|_| !left.is_zero());
-            ask.place = stand.map_or(Place::Pass, |_| Place::Stand { max_wait: left });
-            let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
-            let (taken, holds_place) = self.heard(answer, rungs, &ask)?;
-            let Some(place) = stand.filter(|_| holds_place) else {
-                if in_line && !matches!(taken, Taken::Slot { .. }) {
-                    leave(app, &ask).await;
-                }
-                return Ok(taken);
-            };
-            in_line = true;
-            self.wait(place, FALLBACK.min(left)).await;
-        }
-        if in_line {
-            leave(app, &ask).await;
-        }
-        Err(Fall::Gone)
-    }
-
-    /// What an answer means, and whether it leaves us with a place in line.
-    fn heard(&mut self, answer: Acquire, rungs: &[&'a Rung], ask: &AcquireAsk) -> Result<(Taken<'a>, bool), Fall> {
-        match answer {
-            Acquire::Acquired { index, begun_ms, probe, .. } => {
-                let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
-                self.leases += 1;
-                let held = Held::new(self.climb.app, self.receipt(rung, ask, begun_ms), probe);
-                Ok((Taken::Slot { rung, held }, false))
-            }
-            Acquire::Closed { wait, states } => {
-                self.note_closed(Some(wait), &states);
-                Ok((Taken::Closed, false))
-            }
-            Acquire::Full { wait, position, states } => {
-                self.note_closed(wait, &states);
-                Ok((Taken::Full(wait.unwrap_or(FALLBACK)), position.is_some()))
-            }
-        }
-    }
-
-    /// Waits to be woken.
-    async fn wait(&mut self, place: &shared::state::wake::Place, most: Duration) {
-        let began = Instant::now();
-        let _waiting = self.climb.app.metrics.stand_in_line();
-        tokio::select! {
-            () = self.climb.exchange.gone.cancelled() => {}
-            _ = place.woken(most) => {}
-        }
-        self.stood += began.elapsed();
-        self.journey.waited += began.elapsed();
-    }
-
-    /// What gives the slot back, and as whose.
-    fn receipt(&self, rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
-        RecordAsk {
-            group: ask.group.clone(),
-            connection: rung.serving.connection.id.clone(),
-            model: rung.model.name.clone(),
-            bucket: rung.serving.bucket.clone(),
-            lease: ask.lease.clone(),
-            begun_ms,
-            mark: Mark::Nothing,
-            jitter_percent: rand::random_range(80..=120),
-            max_lock: ask.max_lock,
-        }
-    }
-
     /// Calls a rung and records a failure before anything else is asked: the next decision must see it.
     async fn call(&mut self, rung: &'a Rung, held: Held) -> Result<Result<Box<Answered>, Effect>, Fall> {
         let connection = &rung.serving.connection;
         let began = Instant::now();
+        let operation = self.climb.exchange.wanted.api().operation();
         let span = tracing::info_span!(
             "attempt",
             otel.kind = "client",
-            otel.name = format_args!("chat {}", rung.serving.upstream_model),
-            gen_ai.operation.name = "chat",
+            otel.name = format_args!("{operation} {}", rung.serving.upstream_model),
+            gen_ai.operation.name = operation,
             gen_ai.provider.name = %connection.provider,
             gen_ai.request.model = %rung.serving.upstream_model,
             headgate.connection = %connection.id,
@@ -305,6 +214,7 @@ impl<'a> Walk<'a> {
                 held.committed();
                 Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
             }
+            Attempted::Inexpressible(bad) => Err(Refusal::BadRequest(bad).into()),
             Attempted::Gone => {
                 self.tried(rung, Class::Cancelled.as_str(), &span);
                 Err(Fall::Gone)
@@ -391,28 +301,9 @@ impl<'a> Walk<'a> {
             }
             Some((_, failure, owner)) => {
                 let after = if self.only_limits { After::AllLimited(wait) } else { After::Mixed };
-                Fall::Failed(Failed { class: failure.verdict.class, owner, error: &failure.error, after }.fault())
+                let told = Failed { class: failure.verdict.class, owner, error: &failure.error, after };
+                Fall::Failed(Box::new(told.fault()))
             }
         }
-    }
-}
-
-async fn leave(app: &Shared, ask: &AcquireAsk) {
-    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-    if let Err(error) = app.store.leave_group(&ask.group, connections, &ask.lease.request).await {
-        // The places lapse by themselves within two seconds.
-        tracing::debug!(%error, "places in line were not given up");
-    }
-}
-
-fn candidate(rung: &Rung) -> Candidate {
-    let connection = &rung.serving.connection;
-    Candidate {
-        connection: connection.id.clone(),
-        model: rung.model.name.clone(),
-        bucket: rung.serving.bucket.clone(),
-        max_concurrent: connection.max_concurrent,
-        rpm: connection.rpm,
-        credential_mark: Arc::clone(&connection.credential_mark),
     }
 }

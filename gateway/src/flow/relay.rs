@@ -1,6 +1,6 @@
 //! Streams an answer to the caller, event by event, until it is complete, breaks off, or the caller hangs up.
 
-use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,24 +12,31 @@ use shared::state::capacity::{Mark, Sole};
 use shared::state::settlement::Outcome;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::{Failed, OpenStream};
 use super::held::Held;
 use super::plan::Rung;
 use super::record::mark;
 use super::settle::Open;
-use crate::dialect::Dialect;
-use crate::dialect::openai::stream::{DONE, Piece};
+use crate::dialect::Api;
+use crate::dialect::gemini::stream::Framing;
+use crate::dialect::translate::Fed;
 use crate::error::{After, Failed as Told, Fault, Refusal};
 
 /// After the last event an upstream gets so long to end its response properly, so that its connection can be used again.
 const TAIL: Duration = Duration::from_millis(100);
 
+/// How long after the end of its time a caller may leave its answer unread.
+const UNREAD: Duration = Duration::from_secs(1);
+
 /// What can end a stream besides its upstream.
 #[derive(Debug, Clone)]
 pub struct Ends {
-    /// The caller's dialect: error events are in it.
-    pub dialect: Dialect,
+    /// What the caller speaks to: error events are in its form.
+    pub api: Api,
+    /// How a Gemini caller wants its stream.
+    pub framing: Framing,
     /// The clocks of one call.
     pub timeouts: Timeouts,
     /// When the whole request must be over.
@@ -68,6 +75,16 @@ pub struct Relay {
     failed: Option<Failed>,
 }
 
+/// Where a relay is while nobody asks it for more. A caller that does not read asks for nothing, so nothing in the relay can
+/// see its time run out: what holds on to the slot can.
+#[derive(Debug)]
+struct Slot(Mutex<Option<Box<Relay>>>);
+
+/// The caller did not read its answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer was not read in time")]
+struct Unread;
+
 /// What was sent last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
@@ -75,7 +92,7 @@ enum Last {
     Nothing,
     /// Content.
     Content,
-    /// `[DONE]`.
+    /// The end of a whole answer.
     Done,
     /// An error event.
     Error,
@@ -89,10 +106,30 @@ enum Next {
     Cut,
 }
 
+impl Slot {
+    fn new(relay: Relay) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Box::new(relay)))))
+    }
+
+    fn take(&self) -> Option<Box<Relay>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, relay: Box<Relay>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(relay);
+    }
+
+    /// Drops the relay if it is still there then: its caller does not read.
+    async fn clear_at(slot: Weak<Self>, latest: Instant) {
+        sleep_until(latest).await;
+        drop(slot.upgrade().and_then(|slot| slot.take()));
+    }
+}
+
 impl Relay {
     /// Begins with the events that were held back until commit.
     pub fn new(stream: OpenStream, open: Open, held: Held, source: Source) -> Self {
-        if let Some(tokens) = stream.state.usage() {
+        if let Some(tokens) = stream.first.usage {
             open.tally().report(tokens);
         }
         Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None }
@@ -100,9 +137,19 @@ impl Relay {
 
     /// The response body.
     pub fn into_body(self) -> Body {
-        Body::from_stream(stream::unfold(Box::new(self), |mut relay| async move {
-            let bytes = relay.next().await?;
-            Some((Ok::<_, Infallible>(bytes), relay))
+        let latest = self.source.ends.deadline + UNREAD;
+        let slot = Slot::new(self);
+        let watch = AbortOnDropHandle::new(tokio::spawn(Slot::clear_at(Arc::downgrade(&slot), latest)));
+        Body::from_stream(stream::unfold((slot, watch), |(slot, watch)| async move {
+            let bytes = match slot.take() {
+                Some(mut relay) => {
+                    let bytes = relay.next().await?;
+                    slot.put(relay);
+                    Ok(bytes)
+                }
+                None => Err(Unread),
+            };
+            Some((bytes, (slot, watch)))
         }))
     }
 
@@ -126,16 +173,9 @@ impl Relay {
             }
             match self.receive().await {
                 Next::Chunk(chunk) => self.stream.scanner.push(chunk),
-                Next::End if self.stream.state.is_complete() => {
-                    self.complete();
-                    return Some(DONE);
-                }
-                Next::End => return Some(self.broken(Transport::Truncated.into())),
-                // Every choice was ended: only the farewell is missing, and that we can say ourselves.
-                Next::Broken(_) if self.stream.state.has_ended() => {
-                    self.complete();
-                    return Some(DONE);
-                }
+                Next::End => return Some(self.end(None)),
+                // The answer is whole: only its farewell is missing, and that we can say ourselves.
+                Next::Broken(failed) if self.stream.translation.is_whole() => return Some(self.end(Some(failed))),
                 Next::Broken(failed) => return Some(self.broken(failed)),
                 Next::Cut => return Some(self.cut()),
             }
@@ -145,53 +185,66 @@ impl Relay {
     /// What was held back. Only now it counts as delivered: a caller that left before is not charged for it.
     fn first(&mut self) -> Bytes {
         self.last = Last::Content;
+        let first = std::mem::take(&mut self.stream.first);
         if let Some((open, _)) = &self.held {
-            open.deliver(self.stream.state.chars());
+            open.deliver(first.chars);
         }
-        if self.stream.state.is_done() {
+        if first.done {
             self.complete();
         }
-        std::mem::take(&mut self.stream.first)
+        first.out
+    }
+
+    /// The upstream's response is over, well or not: what its dialect still has to say, or that the answer was not whole.
+    fn end(&mut self, broken: Option<Failed>) -> Bytes {
+        match self.stream.translation.end() {
+            Ok(fed) => {
+                let out = self.count(fed);
+                self.complete();
+                out
+            }
+            Err(error) => self.broken(broken.unwrap_or_else(|| error.into())),
+        }
+    }
+
+    /// Counts what goes to the caller.
+    fn count(&self, fed: Fed) -> Bytes {
+        if let Some((open, _)) = &self.held {
+            open.tally().delivered(fed.chars);
+            if let Some(tokens) = fed.usage {
+                open.tally().report(tokens);
+            }
+        }
+        fed.out
     }
 
     /// All whole events that have arrived, as the caller gets them; what breaks the stream is kept until they are sent.
     fn events(&mut self) -> Bytes {
         let mut one = Bytes::new();
         let mut many = BytesMut::new();
-        let stream = &mut self.stream;
         while self.failed.is_none() && self.last == Last::Content {
-            let event = match stream.scanner.next() {
+            let event = match self.stream.scanner.next() {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
                 Err(_) => {
-                    self.failed = Some(Transport::NotTheFormat.into());
+                    self.failed = Some(self.failure(Transport::NotTheFormat));
                     break;
                 }
             };
-            let written = match stream.state.read(event.name.as_deref(), &event.data) {
-                Piece::Nothing => continue,
-                Piece::Error(error) => {
-                    self.failed = Some((*error).into());
+            let fed = match self.stream.translation.event(event.name.as_deref(), &event.data) {
+                Ok(fed) => fed,
+                Err(error) => {
+                    self.failed = Some(error.into());
                     break;
                 }
-                Piece::Done => {
-                    self.last = Last::Done;
-                    DONE
-                }
-                Piece::Chunk(chunk) => {
-                    if let Some((open, _)) = &self.held {
-                        open.tally().delivered(chunk.chars);
-                        if let Some(tokens) = chunk.usage {
-                            open.tally().report(tokens);
-                        }
-                    }
-                    let Some(written) = stream.writer.write(&event.data, &chunk) else { continue };
-                    written
-                }
             };
+            if fed.done {
+                self.last = Last::Done;
+            }
+            let written = self.count(fed);
             if one.is_empty() && many.is_empty() {
                 one = written;
-            } else {
+            } else if !written.is_empty() {
                 if many.is_empty() {
                     many.extend_from_slice(&std::mem::take(&mut one));
                 }
@@ -204,7 +257,12 @@ impl Relay {
         if many.is_empty() { one } else { many.freeze() }
     }
 
+    fn failure(&self, transport: Transport) -> Failed {
+        Failed::of(self.source.rung.serving.connection.dialect, transport)
+    }
+
     async fn receive(&mut self) -> Next {
+        let dialect = self.source.rung.serving.connection.dialect;
         let Ends { timeouts, deadline, cut, .. } = &self.source.ends;
         let silent = (Instant::now() + timeouts.idle).min(*deadline);
         tokio::select! {
@@ -212,12 +270,13 @@ impl Relay {
             chunk = self.stream.response.chunk() => match chunk {
                 Ok(Some(chunk)) => Next::Chunk(chunk),
                 Ok(None) => Next::End,
-                Err(_) => Next::Broken(Transport::Reset.into()),
+                Err(_) => Next::Broken(Failed::of(dialect, Transport::Reset)),
             },
             () = cut.cancelled() => Next::Cut,
             () = sleep_until(silent) => {
                 let late = Instant::now() >= *deadline;
-                Next::Broken(if late { Transport::TotalTimeout } else { Transport::IdleTimeout }.into())
+                let silence = if late { Transport::TotalTimeout } else { Transport::IdleTimeout };
+                Next::Broken(Failed::of(dialect, silence))
             }
         }
     }
@@ -268,7 +327,7 @@ impl Relay {
 
     fn error_event(&mut self, fault: &Fault) -> Bytes {
         self.last = Last::Error;
-        self.source.ends.dialect.error_event(fault)
+        self.source.ends.api.error_event(fault, self.source.ends.framing)
     }
 }
 

@@ -6,10 +6,11 @@ use http::HeaderValue;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use shared::failure::Transport;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::client::{Client, TransportError};
+use super::client::Client;
 
 /// A token is fetched anew so long before it expires.
 const EARLY: Duration = Duration::from_secs(60);
@@ -33,8 +34,8 @@ pub enum TokenError {
     Away,
 }
 
-impl From<TransportError> for TokenError {
-    fn from(_: TransportError) -> Self {
+impl From<Transport> for TokenError {
+    fn from(_: Transport) -> Self {
         Self::Away
     }
 }
@@ -71,7 +72,11 @@ impl TokenSource {
         let response = client.post_form(self.url.clone(), self.form.expose_secret()).await?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(if (400..500).contains(&status) && status != 429 { TokenError::Refused(status) } else { TokenError::Away });
+            return Err(if (400..500).contains(&status) && status != 429 {
+                TokenError::Refused(status)
+            } else {
+                TokenError::Away
+            });
         }
         let granted: Granted = response.json().await.map_err(|_| TokenError::Away)?;
         let mut header = HeaderValue::from_str(&format!("Bearer {}", granted.access_token.expose_secret()))

@@ -46,22 +46,21 @@ async fn six_attempts_are_the_most_whatever_fails_and_no_connection_is_asked_twi
 
 #[tokio::test]
 async fn a_group_that_is_visited_again_because_it_was_full_tries_no_connection_again() {
-    let config = Config::connections(3).connection(2, "max_concurrent: 1").connection(3, "group: second");
+    let config = Config::connections(4).connection(3, "max_concurrent: 1, priority: 1").connection(4, "group: second");
     let cluster = Cluster::builder(&config.more("limits: {capacity_wait: 300ms}")).start().await;
-    cluster.fake.script([
-        Rule::on("cred-1", "*").fails(500),
-        Rule::on("cred-3", "*").fails(500),
-        Rule { stall_after_chunks: Some(1), ..Rule::on("cred-2", "m2") },
-    ]);
-    // Whoever is drawn to conn-1 fails over to conn-2: in the end one stream stalls there.
+    let broken = ["cred-1", "cred-2", "cred-4"].map(|credential| Rule::on(credential, "*").fails(500));
+    cluster
+        .fake
+        .script(broken.into_iter().chain([Rule { stall_after_chunks: Some(1), ..Rule::any() }]).collect::<Vec<_>>());
     let mut holder = cluster.client(0).chat_stream(SECRET, "m2", "hi").await;
-    assert_eq!(holder.header("x-headgate-connection"), "conn-2");
+    assert_eq!(holder.header("x-headgate-connection"), "conn-3");
     holder.read_content(1).await;
     cluster.fake.clear_calls();
     let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
-    assert_eq!((answer.status, answer.header("x-headgate-refusal")), (429, "capacity"), "{}", answer.body);
-    let calls = ["cred-1", "cred-2", "cred-3"].map(|credential| cluster.fake.calls_of(credential).len());
-    assert_eq!(calls, [2, 0, 2], "each once and once again before stepping down");
+    assert_eq!((answer.status, answer.header("x-headgate-refusal")), (502, ""), "{}", answer.body);
+    let calls = |credential: &str| cluster.fake.calls_of(credential).len();
+    // Each once, and the last that failed once again before stepping down.
+    assert_eq!((calls("cred-1") + calls("cred-2"), calls("cred-3"), calls("cred-4")), (3, 0, 2));
     drop(holder);
     cluster.assert_clean().await;
 }
@@ -108,9 +107,12 @@ async fn a_lock_ends_when_the_upstream_said_also_for_a_replica_that_started_late
     assert_eq!(cluster.client(1).chat(SECRET, "m1", "hi").await.status, 200);
 }
 
+/// Headers, and the least and the most that the caller is told to wait.
+type Case = (&'static [(&'static str, &'static str)], u64, u64);
+
 #[tokio::test]
 async fn a_429_with_or_without_a_hint_moves_the_same_request_on_and_no_hint_is_believed_beyond_max_lock() {
-    let cases: [(&[(&str, &str)], u64, u64); 5] = [
+    let cases: [Case; 5] = [
         (&[("retry-after-ms", "302539000")], 900, 900),
         (&[("x-ms-retry-after-ms", "7500")], 7, 8),
         (&[("retry-after", "30")], 29, 30),

@@ -1,7 +1,5 @@
 //! A relay, fed by hand. Redis is away: what would be settled is seen in the tally.
 
-use std::sync::Arc;
-
 use http_body_util::BodyExt as _;
 use shared::state::capacity::{LeaseId, Probe, RecordAsk};
 use shared::state::settlement::Basis;
@@ -10,8 +8,7 @@ use super::*;
 use crate::app::Shared;
 use crate::app::tests::app;
 use crate::dialect::UsageChunk;
-use crate::dialect::openai::stream::{CallerModel, StreamState};
-use crate::flow::attempt::Writer;
+use crate::dialect::openai::stream::Same;
 use crate::flow::plan::{Means, Platform, plan};
 use crate::flow::settle::Facts;
 use crate::flow::tally::{Served, Tally};
@@ -62,12 +59,12 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),
         scanner: Scanner::new(),
-        state: StreamState::new(),
-        writer: Writer::new(CallerModel::new("caller's"), UsageChunk::Wanted),
-        first: Bytes::from_static(FIRST.as_bytes()),
+        translation: Box::new(Same::new("caller's", UsageChunk::Wanted)),
+        first: Fed { out: Bytes::from_static(FIRST.as_bytes()), ..Fed::default() },
     };
     let ends = Ends {
-        dialect: Dialect::OpenAi,
+        api: Api::Chat,
+        framing: Framing::Sse,
         timeouts: catalog.timeouts.clone(),
         deadline: Instant::now() + Duration::from_mins(1),
         cut: CancellationToken::new(),
@@ -84,12 +81,9 @@ async fn relayed(app: &Shared, pieces: Vec<Piece>) -> (String, Arc<Tally>) {
     (String::from_utf8(bytes.to_vec()).unwrap(), tally)
 }
 
+/// Bytes that come, or, if there are none, a break.
 fn piece(bytes: &[u8]) -> Piece {
-    Ok(Bytes::copy_from_slice(bytes))
-}
-
-fn broken() -> Piece {
-    Err(std::io::ErrorKind::ConnectionReset.into())
+    if bytes.is_empty() { Err(std::io::ErrorKind::ConnectionReset.into()) } else { Ok(Bytes::copy_from_slice(bytes)) }
 }
 
 #[tokio::test]
@@ -112,14 +106,13 @@ async fn every_way_to_split_the_bytes_gives_the_same_events_and_the_same_bill() 
 #[tokio::test]
 async fn a_relay_dropped_before_it_was_read_charges_nothing_and_one_dropped_later_what_it_gave() {
     let app = app("redis://127.0.0.1:1");
-    let content = br#"{"choices":[{"index":0,"delta":{"content":"held back"}}]}"#;
     let (mut unread, tally) = relay(&app, vec![]);
-    unread.stream.state.read(None, content);
+    unread.stream.first.chars = 9;
     drop(unread);
     assert!(!tally.costs());
 
     let (mut read, tally) = relay(&app, vec![]);
-    read.stream.state.read(None, content);
+    read.stream.first.chars = 9;
     assert_eq!(read.next().await.unwrap(), FIRST);
     drop(read);
     let bill = tally.bill();
@@ -131,10 +124,24 @@ async fn a_break_is_an_error_event_without_done_unless_every_choice_had_ended() 
     let app = app("redis://127.0.0.1:1");
     let before_finish =
         TEXT.find("data: {\"model\":\"up\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"😀").unwrap();
-    let (said, _) = relayed(&app, vec![piece(&TEXT.as_bytes()[..before_finish]), broken()]).await;
+    let (said, _) = relayed(&app, vec![piece(&TEXT.as_bytes()[..before_finish]), piece(b"")]).await;
     assert!(said.contains("\"error\"") && !said.contains("[DONE]"), "{said}");
     let before_usage = TEXT.find("data: {\"model\":\"up\",\"choices\":[],").unwrap();
-    let (said, tally) = relayed(&app, vec![piece(&TEXT.as_bytes()[..before_usage]), broken()]).await;
+    let (said, tally) = relayed(&app, vec![piece(&TEXT.as_bytes()[..before_usage]), piece(b"")]).await;
     assert!(!said.contains("\"error\"") && said.ends_with("data: [DONE]\n\n"), "{said}");
     assert_eq!(tally.bill().basis, Basis::Estimated);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_does_not_read_is_left_when_the_time_is_over_and_sees_no_clean_end() {
+    let app = app("redis://127.0.0.1:1");
+    let (relay, tally) = relay(&app, vec![piece(TEXT.as_bytes())]);
+    let mut body = relay.into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), FIRST);
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(app.metrics.open_requests.get(), 1, "it has a minute");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!((app.metrics.open_requests.get(), app.metrics.leases.get()), (0, 0));
+    assert!(body.frame().await.unwrap().is_err());
+    assert_eq!(tally.bill().tokens.output, 0, "only the usage says more, and it was never read");
 }
