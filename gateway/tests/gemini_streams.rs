@@ -1,5 +1,7 @@
 //! Gemini's streams come out the same however the upstream cuts and ends its lines.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use bytes::Bytes;
 use gateway::dialect::code_assist;
 use gateway::dialect::gemini::stream::{Framing, Reader, Same, Writer};
@@ -16,9 +18,7 @@ const CHUNKS: [&str; 4] = [
 /// The stream with these line ends, a byte order mark, comments and blank lines in it.
 fn upstream(line_end: &str, wrap: fn(&str) -> String) -> Vec<u8> {
     let mut text = String::from("\u{feff}: hello\n\n");
-    for chunk in CHUNKS {
-        text += &format!("data: {}\n\n: comment\n\n\n", wrap(chunk));
-    }
+    text.extend(CHUNKS.map(|chunk| format!("data: {}\n\n: comment\n\n\n", wrap(chunk))));
     text.replace('\n', line_end).into_bytes()
 }
 

@@ -111,7 +111,7 @@ fn a_success_that_is_none_is_the_upstreams_failure() {
         r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"x"}]}"#,
         r#"{"candidates":[{"finishReason":"UNEXPECTED_TOOL_CALL"}]}"#,
         r#"{"candidates":[{"finishReason":"MISSING_THOUGHT_SIGNATURE"}]}"#,
-        r#"[1]"#,
+        "[1]",
     ];
     for text in empty {
         assert_eq!(class(&read(JSON, &bytes(text)).unwrap_err()), Class::Unavailable, "{text}");
