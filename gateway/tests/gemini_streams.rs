@@ -65,7 +65,7 @@ fn wrapped(chunk: &str) -> String {
 
 #[test]
 fn the_output_is_the_same_wherever_the_bytes_are_cut_and_however_lines_end() {
-    let kept: String = CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let kept = format!("data: {}\n\n", CHUNKS.join("\n\ndata: "));
     let translated = crossed(Reader::default(), &[&upstream("\n", bare)]);
     for line_end in ["\n", "\r\n", "\r"] {
         let plain = upstream(line_end, bare);

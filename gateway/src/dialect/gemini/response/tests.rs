@@ -197,7 +197,9 @@ fn any_answer() -> impl Strategy<Value = Response> {
     (prop::collection::vec(part, 1..4), count.clone(), count.clone(), count.clone(), count).prop_map(
         |(parts, input, cached_input, output, reasoning)| {
             let mut joined = Vec::new();
-            parts.into_iter().for_each(|part| push_joined(&mut joined, part));
+            for part in parts {
+                push_joined(&mut joined, part);
+            }
             let calls = joined.iter().filter(|part| matches!(part, Part::ToolCall(_))).count();
             let finish = if calls > 0 { Finish::ToolCalls } else { Finish::Stop };
             let usage = Some(Tokens { input, cached_input, cache_write: 0, output, reasoning });

@@ -97,7 +97,7 @@ fn a_stream_is_read_step_by_step() {
 #[test]
 fn the_bytes_of_each_chunk_reach_a_gemini_caller() {
     let chunks = [THOUGHT, TEXT, CALLS, END];
-    let expected: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let expected = format!("data: {}\n\n", chunks.join("\n\ndata: "));
     assert_eq!(pass_all(Framing::Sse, &chunks).unwrap(), expected);
     assert_eq!(pass_all(Framing::Array, &chunks).unwrap(), format!("[{}\n]", chunks.join(",\n")));
     let pretty =
