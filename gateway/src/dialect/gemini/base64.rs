@@ -15,7 +15,7 @@ pub(super) fn standard(data: &str) -> Option<String> {
             _ => return None,
         });
     }
-    while out.len() % 4 != 0 {
+    while !out.len().is_multiple_of(4) {
         out.push('=');
     }
     Some(out)

@@ -177,7 +177,7 @@ pub(super) fn join(path: &str, step: &str) -> String {
 }
 
 fn bad(field: String, code: &'static str, message: String) -> BadRequest {
-    let field = (!field.is_empty()).then(|| Cow::Owned(field));
+    let field = (!field.is_empty()).then_some(Cow::Owned(field));
     BadRequest { field, code: Some(code), message }
 }
 

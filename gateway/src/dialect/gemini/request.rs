@@ -96,3 +96,5 @@ fn without_attachments(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::any_json;

@@ -29,10 +29,11 @@ fn quota(ids: &[&str], delay: &str) -> Value {
     ])
 }
 
-#[test]
-fn every_signal_of_google_has_its_class() {
+type Signal = (u16, &'static str, &'static str, Value, Class);
+
+fn of_requests_and_credentials() -> Vec<Signal> {
     let none = json!([]);
-    for (code, status, message, details, expected) in [
+    vec![
         (400, "INVALID_ARGUMENT", "API key not valid.", info("API_KEY_INVALID"), Class::Auth),
         (400, "INVALID_ARGUMENT", "API key expired. Please renew the API key.", none.clone(), Class::Auth),
         (400, "INVALID_ARGUMENT", "Invalid value at 'contents'", none.clone(), Class::ClientError),
@@ -71,6 +72,12 @@ fn every_signal_of_google_has_its_class() {
         (403, "PERMISSION_DENIED", "suspended", info("CONSUMER_SUSPENDED"), Class::Auth),
         (403, "PERMISSION_DENIED", "Verify your account to continue.", info("VALIDATION_REQUIRED"), Class::Auth),
         (404, "NOT_FOUND", "models/x is not found for API version v1beta", none.clone(), Class::ModelMissing),
+    ]
+}
+
+fn of_limits_and_servers() -> Vec<Signal> {
+    let none = json!([]);
+    vec![
         (429, "RESOURCE_EXHAUSTED", "Quota exceeded for metric: x, limit: 0, model: y", none.clone(), Class::Billing),
         (
             429,
@@ -136,7 +143,14 @@ fn every_signal_of_google_has_its_class() {
         (503, "UNAVAILABLE", "The model is overloaded. Please try again later.", none.clone(), Class::Capacity),
         (503, "UNAVAILABLE", "The service is currently unavailable.", none.clone(), Class::Unavailable),
         (504, "DEADLINE_EXCEEDED", "", none, Class::Unavailable),
-    ] {
+    ]
+}
+
+#[test]
+fn every_signal_of_google_has_its_class() {
+    for (code, status, message, details, expected) in
+        of_requests_and_credentials().into_iter().chain(of_limits_and_servers())
+    {
         let body = google(code, status, message, &details);
         assert_eq!(class(&read(Some(code), &body)), expected, "{code} {message} {details}");
         let wrapped = [b"[", body.as_slice(), b"]"].concat();
@@ -223,7 +237,7 @@ fn a_fault_is_written_as_google_writes_errors() {
 fn in_a_stream_error_is_the_first_key_and_stands_alone_on_its_line() {
     let event = event(&fault());
     assert!(event.starts_with(b"data: {\"error\":{\"code\":400,"));
-    assert!(event.ends_with(b"}\n\n") && event.iter().filter(|byte| **byte == b'\n').count() == 2);
+    assert!(event.ends_with(b"}\n\n") && !event[..event.len() - 2].contains(&b'\n'));
     let whole = [b"[{}".as_slice(), &element(&fault())].concat();
     let list: Vec<Value> = serde_json::from_slice(&whole).unwrap();
     assert_eq!(list[1]["error"]["code"], 400);

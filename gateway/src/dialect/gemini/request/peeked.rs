@@ -96,7 +96,7 @@ impl Found {
         let body: Body<'_> = object(text, path)?;
         self.named(whole, body.model);
         let contents = body.contents.ok_or_else(|| missing(step(path, "contents")))?;
-        self.contents(contents.get(), step(path, "contents"))?;
+        self.contents(contents.get(), &step(path, "contents"))?;
         for more in [body.tools, body.system_instruction].into_iter().flatten() {
             self.prompt_chars += without_attachments(more.get());
         }
@@ -148,11 +148,11 @@ impl Found {
         Ok(())
     }
 
-    fn contents(&mut self, text: &str, path: String) -> Result<(), BadRequest> {
-        for (nth, content) in elements(text, &path)?.iter().enumerate() {
+    fn contents(&mut self, text: &str, path: &str) -> Result<(), BadRequest> {
+        for (nth, content) in elements(text, path)?.iter().enumerate() {
             let kind = kind_of(content.get());
             if kind != "an object" {
-                return Err(wrong_kind(step(&path, &nth.to_string()), "an object", kind));
+                return Err(wrong_kind(step(path, &nth.to_string()), "an object", kind));
             }
             self.prompt_chars += without_attachments(content.get());
         }
@@ -177,13 +177,8 @@ fn elements<'a>(text: &'a str, path: &str) -> Result<Vec<&'a RawValue>, BadReque
 /// A whole number that is not negative, also in quotes; absent and null are none.
 fn count(raw: Option<&RawValue>, path: &str, name: &str) -> Result<Option<u64>, BadRequest> {
     let Some(raw) = raw else { return Ok(None) };
-    match raw.get().trim_matches('"').parse() {
-        Ok(count) => Ok(Some(count)),
-        Err(_) => {
-            let expected = "an integer that is not negative";
-            Err(wrong_kind(step(path, name), expected, kind_of(raw.get())))
-        }
-    }
+    let wrong = |_| wrong_kind(step(path, name), "an integer that is not negative", kind_of(raw.get()));
+    raw.get().trim_matches('"').parse().map(Some).map_err(wrong)
 }
 
 fn step(path: &str, name: &str) -> String {

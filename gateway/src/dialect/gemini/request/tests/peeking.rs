@@ -120,7 +120,7 @@ proptest! {
         prop_assume!(seen.is_ok());
         let out = splice(&given, &seen.unwrap(), &model);
         let mut expected: serde_json::Value = serde_json::from_str(&text).unwrap();
-        expected["model"] = super::super::super::url::resource(&model).into();
+        expected["model"] = resource(&model).into();
         prop_assert_eq!(super::json(&out), expected);
     }
 }

@@ -157,7 +157,7 @@ fn what_is_wrong_is_named_by_its_path() {
         (part(json!({"functionCall": {"name": "f"}})), "contents.1.parts.0.functionCall"),
         (part(json!({"functionResponse": {"name": "f"}})), "contents.1.parts.0.functionResponse"),
         (
-            part(json!({"functionResponse": {"name": "f", "response": "x"}})),
+            part(json!({"functionResponse": {"id": "c", "name": "f", "response": "x"}})),
             "contents.1.parts.0.functionResponse.response",
         ),
         (config(json!({"topK": "many"})), "generationConfig.topK"),
@@ -249,7 +249,7 @@ fn choices_and_budgets_are_read_in_all_their_forms() {
     assert_eq!(amount(json!({"includeThoughts": true})), Amount::Dynamic);
 }
 
-pub(super) fn any_json() -> impl Strategy<Value = Value> {
+pub(in super::super::super) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
