@@ -144,8 +144,8 @@ async fn embeddings_come_as_numbers_or_base64_one_per_input() {
 
 #[tokio::test]
 async fn a_tool_call_is_answered_only_if_the_request_has_tools() {
-    let tool_call = Some(ToolCall { name: "look_up".into(), arguments: json!({"q": 1}) });
-    let (_fake, client) = started([Rule { tool_call, ..Rule::any() }]).await;
+    let tool_calls = vec![ToolCall { name: "look_up".into(), arguments: json!({"q": 1}) }];
+    let (_fake, client) = started([Rule { tool_calls, ..Rule::any() }]).await;
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
     assert!(post(&client, "/v1/chat/completions", &body).await.json()["choices"][0]["message"]["tool_calls"].is_null());
     body["tools"] = json!([{"type": "function", "function": {"name": "look_up"}}]);
