@@ -88,7 +88,11 @@ class Ask:
     choice: str | None = None
     schema: type[BaseModel] | None = None
     image: bytes | None = None
+    # An image elsewhere.
+    image_url: str | None = None
     think: bool = False
     max_tokens: int | None = None
     temperature: float | None = None
     rounds: list[Round] = field(default_factory=list)
+    # The SDK's own parameters, as they are.
+    extra: dict = field(default_factory=dict)

@@ -80,3 +80,19 @@ def words(client, row):
     if client == "genai":
         return gemini_statuses, {None}
     return openai_types, openai_codes
+
+
+# What a client may ask for and an upstream's dialect cannot say: (client, upstream, field) and what is asked.
+INEXPRESSIBLE = {
+    ("chat", "anthropic", "n"): {"n": 2},
+    ("chat", "anthropic", "logprobs"): {"logprobs": True},
+    ("chat", "anthropic", "logit_bias"): {"logit_bias": {"50256": -100}},
+    ("chat", "anthropic", "seed"): {"seed": 7},
+    ("chat", "gemini", "logit_bias"): {"logit_bias": {"50256": -100}},
+    ("chat", "codeassist", "logit_bias"): {"logit_bias": {"50256": -100}},
+    ("responses", "anthropic", "previous_response_id"): {"previous_response_id": "resp_1"},
+    ("responses", "gemini", "previous_response_id"): {"previous_response_id": "resp_1"},
+    ("anthropic", "openai", "top_k"): {"extra_body": {"top_k": 5}},
+    ("genai", "anthropic", "candidateCount"): {"candidate_count": 2},
+    ("genai", "openai", "cachedContent"): {"cached_content": "cachedContents/x"},
+}

@@ -24,6 +24,8 @@ mod money;
 mod ops;
 #[path = "scenarios/rpm.rs"]
 mod rpm;
+#[path = "scenarios/sdk.rs"]
+mod sdk;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]

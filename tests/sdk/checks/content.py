@@ -1,7 +1,10 @@
 """What is said: system prompts, conversations, images, structured answers."""
 
+import json
+
 from ask import Ask, Weather
-from framework import check, equal, that
+from checks.failures import refused_field
+from framework import SAME, check, equal, that
 from upstreams import read
 
 # Every byte value is in it, so its base64 has `+` and `/` (or `-` and `_`).
@@ -45,3 +48,30 @@ def structured(env, client, upstream):
     equal(sorted(schema["properties"]), ["city", "degrees"], "its properties")
     equal(sorted(schema["required"]), ["city", "degrees"], "what it requires")
     equal(schema["properties"]["degrees"]["type"].lower(), "integer", "a type")
+
+
+@check(clients=("chat", "responses", "anthropic"), upstreams=("gemini", "codeassist"))
+def remote_image(env, client, upstream):
+    """An image elsewhere is not fetched unless the operator says so: it is a 400 that says where it stands."""
+    ask = Ask("What is this?", image_url="https://images.example/x.png")
+    refused_field(env, client, lambda: env.client(client).ask(env.model(upstream), ask), "image")
+
+
+@check(clients=("chat",))
+def developer_prompt(env, client, upstream):
+    """OpenAI's newer name for a system prompt means the same everywhere."""
+    messages = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    env.client(client).sdk.take().chat.completions.create(model=env.model(upstream), messages=messages)
+    seen = read(env.fake.last())
+    equal((seen.system, seen.texts()), ("Be brief.", [("user", "Hi")]), "system prompt and turns")
+
+
+@check(clients=("chat", "responses", "anthropic"))
+def unknown_fields(env, client, upstream):
+    """A field nobody knows survives into its own dialect and is refused, by name, for any other."""
+    call = lambda: env.client(client).ask(env.model(upstream), Ask(extra={"extra_body": {"x_new": [1.0]}}))  # noqa: E731
+    if SAME[client] == upstream:
+        call()
+        equal(json.loads(env.fake.last()["body"]).get("x_new"), [1.0], "the field upstream")
+    else:
+        refused_field(env, client, call, "x_new")

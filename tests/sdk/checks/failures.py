@@ -1,24 +1,17 @@
 """Errors: of upstreams and of Headgate, before and after content, as the SDK's own exceptions."""
 
-import importlib
-
 from ask import Ask
-from expect import REFUSAL, UPSTREAM_ERROR, VISIBLE, VISIBLE_OWN, words
+from clients import anthropic_sdk, chat, genai_sdk, responses
+from expect import INEXPRESSIBLE, REFUSAL, UPSTREAM_ERROR, VISIBLE, VISIBLE_OWN, words
 from framework import Wrong, check, equal, one_of, raises, that
 
-MODULES = {name: f"clients.{module}" for name, module in (
-    ("chat", "chat"), ("responses", "responses"), ("anthropic", "anthropic_sdk"), ("genai", "genai_sdk")
-)}
+MODULES = {"chat": chat, "responses": responses, "anthropic": anthropic_sdk, "genai": genai_sdk}
 HTML = "<html><head><title>502 Bad Gateway</title></head><body>cloud</body></html>"
-
-
-def _module(client):
-    return importlib.import_module(MODULES[client])
 
 
 def _typed(env, client, status, row, call, what):
     """The call raises the SDK's exception for a status, with the dialect's type and code; the exception."""
-    error = raises(_module(client).ERRORS[status], call, what)
+    error = raises(MODULES[client].ERRORS[status], call, what)
     seen_status, kind, code = env.client(client).describe(error)
     equal(seen_status, status, "status")
     types, codes = words(client, row)
@@ -28,6 +21,13 @@ def _typed(env, client, status, row, call, what):
         wait = env.client(client).header(error, "retry-after")
         that(wait and wait.isdigit() and int(wait) >= 1, f"retry-after in whole seconds: {wait!r}")
     return error
+
+
+def refused_field(env, client, call, field):
+    """The call is a 400 of Headgate's own that names the field."""
+    error = _typed(env, client, 400, UPSTREAM_ERROR[400], call, field)
+    that(field in str(error), f"the field {field} is named: {error}")
+    that(not env.fake.calls(), "no upstream was called")
 
 
 @check(cases=tuple(VISIBLE))
@@ -70,7 +70,8 @@ def error_before_content(env, client, upstream):
 @check(cases=("html", "empty", "list", "error_in_200"))
 def odd_body(env, client, upstream, case):
     """Whatever the body of a failure is, the SDK finds its own envelope."""
-    error = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE", "type": "server_error"}}
+    said = {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE", "type": "server_error"}
+    error = {"error": said}
     rules = {
         "html": {"status": 502, "body": HTML, "content_type": "text/html"},
         "empty": {"status": 500, "empty_body": True},
@@ -95,7 +96,7 @@ def broken_stream(env, client, upstream, case):
     }
     env.fake.script({"text": "one two three four five", "chunks": 5, field[case]: 2, "delay_between_ms": 20})
     pieces, model = [], env.fresh(upstream)
-    error = raises(_module(client).BROKEN, lambda: env.client(client).stream(model, Ask(), pieces), case)
+    error = raises(MODULES[client].BROKEN, lambda: env.client(client).stream(model, Ask(), pieces), case)
     said = "".join(pieces)
     that(said and "one two three four five".startswith(said), f"what came before is kept: {said!r}")
     seen_status, kind, code = env.client(client).describe(error)
@@ -118,7 +119,7 @@ def _refused(env, client, word, call):
 def refusal(env, client, upstream, case):
     """What Headgate itself says no to raises the SDK's exception, with Headgate's words in the caller's dialect."""
     keys = {"key": "nobody", "balance": "broke", "model": "narrow", "rpm": f"rpm-{client}"}
-    model = {"model": "m-anthropic", "model_not_found": "m-none"}.get(case, "m-openai")
+    model = {"model": "embed-openai", "model_not_found": "m-none"}.get(case, "m-openai")
     ask = Ask("x" * (2 << 20)) if case == "body" else Ask()
     caller = env.client(client, keys.get(case, "sdk"))
     if case == "rpm":
@@ -139,7 +140,17 @@ def refused_list(env, client, upstream):
     """Who has no key lists no models."""
     try:
         listed = env.client(client, "nobody").models()
-    except _module(client).ERRORS[401] as error:
+    except MODULES[client].ERRORS[401] as error:
         equal(env.client(client).describe(error)[0], 401, "status")
     else:
         raise Wrong(f"a list without a key: {listed}")
+
+
+for _client, _upstream, _field in INEXPRESSIBLE:
+
+    @check(clients=(_client,), upstreams=(_upstream,), cases=(_field,))
+    def inexpressible(env, client, upstream, case):
+        """What the upstream's dialect cannot say is a 400 that names the caller's field, not a silent loss."""
+        extra = INEXPRESSIBLE[client, upstream, case]
+        call = lambda: env.client(client).ask(env.model(upstream), Ask(extra=extra))  # noqa: E731
+        refused_field(env, client, call, case)

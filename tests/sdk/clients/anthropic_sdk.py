@@ -106,7 +106,12 @@ class Anthropic:
 
 
 def _delta(block, delta, pieces):
-    kinds = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}
+    kinds = {
+        "text_delta": "text",
+        "thinking_delta": "thinking",
+        "signature_delta": "thinking",
+        "input_json_delta": "tool_use",
+    }
     assert block[0].type == kinds[delta.type], f"a {delta.type} in a block of type {block[0].type}"
     if delta.type == "text_delta":
         pieces.append(delta.text)
@@ -123,6 +128,9 @@ def _request(ask):
     content = ask.prompt
     if ask.image:
         source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(ask.image).decode()}
+        content = [{"type": "image", "source": source}, {"type": "text", "text": ask.prompt}]
+    if ask.image_url:
+        source = {"type": "url", "url": ask.image_url}
         content = [{"type": "image", "source": source}, {"type": "text", "text": ask.prompt}]
     messages.append({"role": "user", "content": content})
     for earlier in ask.rounds:
@@ -145,7 +153,7 @@ def _request(ask):
     if ask.think:
         request["max_tokens"] = THINKING_MAX_TOKENS
         request["thinking"] = {"type": "enabled", "budget_tokens": THINKING_BUDGET}
-    return request
+    return {**request, **ask.extra}
 
 
 def _read(message):

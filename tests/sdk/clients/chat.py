@@ -111,8 +111,8 @@ def _request(ask):
     messages = [{"role": "system", "content": ask.system}] if ask.system else []
     messages += [{"role": role, "content": text} for role, text in ask.turns]
     content = ask.prompt
-    if ask.image:
-        url = "data:image/png;base64," + base64.b64encode(ask.image).decode()
+    if ask.image or ask.image_url:
+        url = ask.image_url or "data:image/png;base64," + base64.b64encode(ask.image).decode()
         content = [{"type": "text", "text": ask.prompt}, {"type": "image_url", "image_url": {"url": url}}]
     messages.append({"role": "user", "content": content})
     for earlier in ask.rounds:
@@ -136,7 +136,7 @@ def _request(ask):
         request["max_completion_tokens"] = ask.max_tokens
     if ask.temperature is not None:
         request["temperature"] = ask.temperature
-    return request
+    return {**request, **ask.extra}
 
 
 def _read(completion):

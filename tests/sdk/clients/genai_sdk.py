@@ -96,7 +96,7 @@ def _request(ask):
             for call, result in earlier.results
         ]
         contents.append(types.Content(role="user", parts=results))
-    config = types.GenerateContentConfig()
+    config = types.GenerateContentConfig(**ask.extra)
     if ask.system:
         config.system_instruction = ask.system
     if ask.stop:

@@ -54,9 +54,10 @@ class Responses(OpenAi):
 def _request(ask):
     items = [{"role": role, "content": text} for role, text in ask.turns]
     content = ask.prompt
-    if ask.image:
-        url = "data:image/png;base64," + base64.b64encode(ask.image).decode()
-        content = [{"type": "input_text", "text": ask.prompt}, {"type": "input_image", "image_url": url, "detail": "auto"}]
+    if ask.image or ask.image_url:
+        url = ask.image_url or "data:image/png;base64," + base64.b64encode(ask.image).decode()
+        image = {"type": "input_image", "image_url": url, "detail": "auto"}
+        content = [{"type": "input_text", "text": ask.prompt}, image]
     items.append({"role": "user", "content": content})
     for earlier in ask.rounds:
         items += earlier.answer.native
@@ -79,7 +80,7 @@ def _request(ask):
         request["max_output_tokens"] = ask.max_tokens
     if ask.temperature is not None:
         request["temperature"] = ask.temperature
-    return request
+    return {**request, **ask.extra}
 
 
 def _read(response):

@@ -56,6 +56,11 @@ impl Client {
         Self { http, base: base.to_owned() }
     }
 
+    /// `http://HOST:PORT`, without a path.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
     /// One user message; panics if the replica cannot be reached.
     pub async fn chat(&self, secret: &str, model: &str, text: &str) -> Response {
         self.try_chat(secret, model, text).await.expect("the replica answers")
