@@ -56,9 +56,9 @@ impl Client {
         Self { http, base: base.to_owned() }
     }
 
-    /// `http://HOST:PORT`, without a path.
-    pub fn base(&self) -> &str {
-        &self.base
+    /// `HOST:PORT`, for a raw connection.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
     }
 
     /// One user message; panics if the replica cannot be reached.

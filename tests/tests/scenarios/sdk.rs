@@ -37,8 +37,8 @@ async fn the_official_sdks_cannot_tell_which_upstream_answered() {
     let direct = run(&python, &["--direct", "--fake", &fake.url()]).await;
     assert!(direct.status.success(), "the suite and the fake upstream disagree\n{}", failures(&direct));
     let cluster = Cluster::on(configuration()).replicas(2).start().await;
-    let bases = [cluster.client(0).base(), cluster.client(1).base()];
-    let arguments = ["--fake", &cluster.fake.url(), "--key", &secret_of("sdk"), "--base", bases[0], "--base", bases[1]];
+    let [first, second] = [0, 1].map(|place| format!("http://{}", cluster.client(place).address()));
+    let arguments = ["--fake", &cluster.fake.url(), "--key", &secret_of("sdk"), "--base", &first, "--base", &second];
     let output = run(&python, &arguments).await;
     println!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "the official SDKs were not served as they expect\n{}", failures(&output));
