@@ -151,11 +151,9 @@ impl Api {
     pub fn operation(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Messages => "chat",
-            Self::Embeddings => "embeddings",
-            Self::CountTokens => "count_tokens",
             Self::Gemini(gemini::url::Method::Generate(_)) => "generate_content",
-            Self::Gemini(gemini::url::Method::CountTokens) => "count_tokens",
-            Self::Gemini(_) => "embeddings",
+            Self::CountTokens | Self::Gemini(gemini::url::Method::CountTokens) => "count_tokens",
+            Self::Embeddings | Self::Gemini(_) => "embeddings",
         }
     }
 
