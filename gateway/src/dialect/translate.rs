@@ -45,23 +45,29 @@ pub trait StreamTranslation: Send + Sync + std::fmt::Debug {
     fn is_whole(&self) -> bool;
 }
 
-/// Reads the events of one stream of an upstream into the common tongue.
+/// Reads the events of an upstream into the common tongue.
 pub trait ReadEvents {
     /// Takes the next event. An error ends the stream: what the upstream said is classed by the failure table.
     fn event(&mut self, name: Option<&[u8]>, data: &[u8]) -> Result<Vec<Event>, Box<UpstreamError>>;
 
-    /// The upstream's response has ended: what is still to be said if the answer is whole, an error if it is not.
+    /// The upstream's response has ended. What is still to be said if the answer is whole; an error if it is not.
     fn end(&mut self) -> Result<Vec<Event>, Box<UpstreamError>>;
 
-    /// Whether the upstream has said that its answer is whole.
+    /// Whether the upstream has said that its answer is whole, though content may never have come.
     fn is_whole(&self) -> bool;
+
+    /// Whether it has said so with the very last event of its dialect: nothing that comes after matters. Dialects without such an
+    /// event end with the response.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
-/// Writes events of the common tongue as a stream in the caller's dialect.
+/// Writes the common tongue as the events of a caller.
 pub trait WriteEvents {
-    /// Adds what the caller gets for an event, framed; often nothing.
+    /// One step of the answer, framed; nothing where the dialect has no word for it.
     fn write(&mut self, event: &Event, out: &mut Vec<u8>);
 
-    /// The answer is whole: adds the usage and the dialect's end marker.
+    /// The answer is whole: what the dialect says last, its end marker included.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
