@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use shared::failure::Transport;
 
-use super::error::{broken, read as read_error};
+use super::error::{broken, in_success};
 use crate::canonical::usage::ABSURD;
 use crate::error::UpstreamError;
 
@@ -34,10 +34,8 @@ pub fn read(body: &Bytes) -> Result<Count, Box<UpstreamError>> {
     if let Some(Body { input_tokens }) = count.filter(|count| count.input_tokens <= ABSURD) {
         return Ok(Count::Counted(input_tokens));
     }
-    let said = read_error(None, body);
-    let holds_error = said.signals.kind != "" || said.signals.message != "";
     let foreign = || broken(Transport::NotTheFormat, "a success whose body is not a count of tokens");
-    Err(Box::new(if holds_error { said } else { foreign() }))
+    Err(Box::new(in_success(body).unwrap_or_else(foreign)))
 }
 
 /// The answer for a client. An estimate says that it is one.

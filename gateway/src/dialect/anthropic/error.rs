@@ -61,6 +61,12 @@ pub fn read(status: Option<u16>, body: &[u8]) -> UpstreamError {
     UpstreamError { signals, reason, kind: None, code, param: None, json }
 }
 
+/// The error a success holds in place of its answer, if it holds one that says anything.
+pub(super) fn in_success(body: &[u8]) -> Option<UpstreamError> {
+    let said = read(None, body);
+    (!said.signals.kind.is_empty() || !said.signals.message.is_empty()).then_some(said)
+}
+
 /// An answer that is no answer, without words of the upstream.
 pub fn broken(transport: Transport, reason: &str) -> UpstreamError {
     UpstreamError {

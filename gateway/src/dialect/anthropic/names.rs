@@ -95,5 +95,6 @@ fn is_word(c: char) -> bool {
 
 /// 16 hexadecimal digits that stand for a text.
 fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let start = Sha256::digest(text.as_bytes()).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    format!("{start:016x}")
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use shared::failure::Transport;
 
-use super::error::{broken, read as read_error};
+use super::error::{broken, in_success};
 use super::finish::{self, Calls};
 use super::names::call_id;
 use super::usage::written;
@@ -55,12 +55,9 @@ struct Block {
 /// Reads the body of a success into the common tongue. What [`check`] calls a failure of the upstream is one here.
 pub fn read(content_type: Option<&str>, body: &Bytes) -> Result<Response, Box<UpstreamError>> {
     check::is_answer(content_type, body)?;
-    let parsed = serde_json::from_slice::<Body<'_>>(body).map_err(|_| {
-        // An error has no content; what has neither is no message.
-        let said = read_error(None, body);
-        let holds_error = !said.signals.kind.is_empty() || !said.signals.message.is_empty();
-        Box::new(if holds_error { said } else { check::no_message() })
-    })?;
+    // An error has no content; what has neither is no message.
+    let parsed = serde_json::from_slice::<Body<'_>>(body)
+        .map_err(|_| Box::new(in_success(body).unwrap_or_else(check::no_message)))?;
     let parts = parsed.content.into_iter().filter_map(part).collect::<Result<Vec<Part>, Box<UpstreamError>>>()?;
     let stop_reason = parsed.stop_reason.unwrap_or_default();
     Ok(Response {

@@ -159,4 +159,8 @@ impl ReadEvents for Reader {
     fn is_whole(&self) -> bool {
         self.finished
     }
+
+    fn is_over(&self) -> bool {
+        self.stopped
+    }
 }

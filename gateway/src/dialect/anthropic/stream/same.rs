@@ -1,5 +1,7 @@
 //! Passes a stream on to a client of the same dialect: the bytes of each event stay, the model has the caller's name.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use shared::money::Tokens;
 
@@ -57,7 +59,7 @@ impl StreamTranslation for Same {
         self.done = event.kind() == "message_stop";
         self.whole |= self.done || ends;
         Ok(Fed {
-            out: framed(event.kind(), data, event.model_at(data).map(|at| (at, self.caller_model.as_str()))),
+            out: framed(event.kind(), data, event.model_at(data).as_ref(), &self.caller_model),
             content: event.is_content(),
             chars: event.chars(),
             usage,
@@ -82,9 +84,9 @@ impl StreamTranslation for Same {
 }
 
 /// An event as the client gets it. Events without a name are lost on the vendor's clients, so that each gets its type for one.
-fn framed(kind: &str, data: &[u8], edit: Option<(std::ops::Range<usize>, &str)>) -> Bytes {
-    let (before, put_in, after) = match &edit {
-        Some((at, text)) => (&data[..at.start], text.as_bytes(), &data[at.end..]),
+fn framed(kind: &str, data: &[u8], model_at: Option<&Range<usize>>, model: &str) -> Bytes {
+    let (before, put_in, after) = match model_at {
+        Some(at) => (&data[..at.start], model.as_bytes(), &data[at.end..]),
         None => (data, &b""[..], &b""[..]),
     };
     let mut out = Vec::with_capacity(data.len() + kind.len() + put_in.len() + 20);

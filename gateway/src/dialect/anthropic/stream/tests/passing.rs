@@ -63,12 +63,8 @@ fn the_output_is_the_same_however_the_bytes_come() {
 
 #[test]
 fn events_without_a_name_get_theirs_and_unknown_ones_pass() {
-    let (out, _) = passed(&[STREAM
-        .lines()
-        .filter(|line| !line.starts_with("event:"))
-        .map(|line| format!("{line}\n"))
-        .collect::<String>()
-        .as_bytes()]);
+    let unnamed: Vec<&str> = STREAM.split_inclusive('\n').filter(|line| !line.starts_with("event:")).collect();
+    let (out, _) = passed(&[unnamed.concat().as_bytes()]);
     assert_eq!(out, expected());
     let odd = br#"{"type":"brand_new","x":1.0}"#;
     let fed = Same::new("m").event(None, odd).unwrap();
