@@ -72,15 +72,16 @@ fn the_output_is_the_same_wherever_the_bytes_are_cut_and_however_lines_end() {
         let enveloped = upstream(line_end, wrapped);
         for at in 0..=enveloped.len() {
             let (before, after) = enveloped.split_at(at);
-            assert_eq!(passed(code_assist::stream::Same::new(Framing::Sse), &[before, after]), kept, "{at}");
+            assert_eq!(passed(code_assist::stream::Same::new(Framing::Sse, "served"), &[before, after]), kept, "{at}");
             let Some((before, after)) = plain.split_at_checked(at) else { continue };
-            assert_eq!(passed(Same::new(Framing::Sse), &[before, after]), kept, "{at}");
+            assert_eq!(passed(Same::new(Framing::Sse, "served"), &[before, after]), kept, "{at}");
             assert_eq!(crossed(Reader::default(), &[before, after]), translated, "{at}");
         }
         let single: Vec<&[u8]> = plain.chunks(1).collect();
-        assert_eq!(passed(Same::new(Framing::Sse), &single), kept);
+        assert_eq!(passed(Same::new(Framing::Sse, "served"), &single), kept);
         assert_eq!(crossed(Reader::default(), &single), translated);
-        let list: Vec<serde_json::Value> = serde_json::from_str(&passed(Same::new(Framing::Array), &single)).unwrap();
+        let list: Vec<serde_json::Value> =
+            serde_json::from_str(&passed(Same::new(Framing::Array, "served"), &single)).unwrap();
         assert_eq!(list.len(), CHUNKS.len());
     }
 }

@@ -83,6 +83,7 @@ def words(client, row):
 
 
 # What a client may ask for and an upstream's dialect cannot say: (client, upstream, field) and what is asked.
+INEXPRESSIBLE_ERROR = (_INVALID, {"unsupported_parameter", "unsupported_value"}, {"invalid_request_error"}, {"INVALID_ARGUMENT"})
 INEXPRESSIBLE = {
     ("chat", "anthropic", "n"): {"n": 2},
     ("chat", "anthropic", "logprobs"): {"logprobs": True},

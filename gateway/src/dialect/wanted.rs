@@ -146,6 +146,10 @@ impl Wanted {
     /// The call for an upstream: made afresh from the caller's bytes every time. What the upstream's dialect cannot say is an error
     /// that names the caller's field.
     pub fn call(&self, to: Dialect, model: &str, request_id: &str) -> Result<UpstreamCall, BadRequest> {
+        self.make(to, model, request_id).map_err(|bad| in_words_of(self.api(), bad))
+    }
+
+    fn make(&self, to: Dialect, model: &str, request_id: &str) -> Result<UpstreamCall, BadRequest> {
         let body = &self.body;
         Ok(match (&self.peek, to) {
             (Peek::Chat(peek), Dialect::OpenAi) => {
@@ -204,10 +208,12 @@ impl Wanted {
             }
             (Peek::Gemini(_), Dialect::Gemini) => {
                 let whole = gemini::response::check(content_type, body)?;
-                Ok(WholeAnswer { body: body.clone(), usage: whole.usage, output_chars: whole.output_chars })
+                let body = gemini::response::splice_model(body, &whole, model);
+                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars })
             }
             (Peek::Gemini(_), Dialect::CodeAssist) => {
                 let (body, whole) = code_assist::response::check(content_type, body)?;
+                let body = gemini::response::splice_model(&body, &whole, model);
                 Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars })
             }
             _ => self.crossed(from, content_type, body, request_id),
@@ -221,8 +227,10 @@ impl Wanted {
             (Peek::Chat(peek), Dialect::OpenAi) => Box::new(openai::stream::Same::new(model, peek.usage_chunk)),
             (Peek::Responses(_), Dialect::OpenAi) => Box::new(openai_responses::stream::Same::new(model)),
             (Peek::Messages(_), Dialect::Anthropic) => Box::new(anthropic::stream::Same::new(model)),
-            (Peek::Gemini(_), Dialect::Gemini) => Box::new(gemini::stream::Same::new(self.entry.framing)),
-            (Peek::Gemini(_), Dialect::CodeAssist) => Box::new(code_assist::stream::Same::new(self.entry.framing)),
+            (Peek::Gemini(_), Dialect::Gemini) => Box::new(gemini::stream::Same::new(self.entry.framing, model)),
+            (Peek::Gemini(_), Dialect::CodeAssist) => {
+                Box::new(code_assist::stream::Same::new(self.entry.framing, model))
+            }
             _ => Box::new(Cross::new(self.reader(from), self.writer(request_id))),
         }
     }
@@ -422,6 +430,36 @@ fn look(model: &str, answer: Answer, max_output_tokens: Option<u64>, choices: u6
 
 fn envelope(request_id: &str) -> Envelope<'_> {
     Envelope { user_prompt_id: Some(request_id), ..Envelope::default() }
+}
+
+/// What writers call a field is OpenAI's word for it; the caller reads its own.
+fn in_words_of(api: Api, mut bad: BadRequest) -> BadRequest {
+    const WORDS: [(&str, &str, &str); 9] = [
+        ("n", "n", "generationConfig.candidateCount"),
+        ("stop", "stop_sequences", "generationConfig.stopSequences"),
+        ("seed", "seed", "generationConfig.seed"),
+        ("top_k", "top_k", "generationConfig.topK"),
+        ("top_p", "top_p", "generationConfig.topP"),
+        ("temperature", "temperature", "generationConfig.temperature"),
+        ("max_tokens", "max_tokens", "generationConfig.maxOutputTokens"),
+        ("messages", "messages", "contents"),
+        ("response_format", "output_config.format", "generationConfig.responseMimeType"),
+    ];
+    let Some(field) = bad.field.as_deref() else { return bad };
+    let Some((word, anthropic, gemini)) = WORDS.into_iter().find(|(word, ..)| *word == field) else { return bad };
+    let own = match api.dialect() {
+        Dialect::OpenAi => return bad,
+        Dialect::Anthropic => anthropic,
+        Dialect::Gemini | Dialect::CodeAssist => gemini,
+    };
+    let begins =
+        |message: &str, lead: &str| message.strip_prefix(lead).map(|rest| format!("{}{rest}", lead.replace(word, own)));
+    let named = [format!("'{word}'"), format!("{word}:"), format!("{word} ")];
+    if let Some(message) = named.iter().find_map(|lead| begins(&bad.message, lead)) {
+        bad.message = message;
+    }
+    bad.field = Some(own.into());
+    bad
 }
 
 /// The upstream's dialect has no such thing.

@@ -108,6 +108,11 @@ pub struct Exchange<'a> {
 /// Calls one rung. The request is made afresh from the caller's own bytes, so every attempt sends what an only one would.
 pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
     let connection = &rung.serving.connection;
+    if let Some(body) = exchange.wanted.local_answer(connection.dialect) {
+        let answer = WholeAnswer { body, usage: None, output_chars: 0 };
+        let (first_token, headers) = (Duration::ZERO, HeaderMap::new());
+        return Attempted::Answers(Box::new(Committed { first_token, headers, body: Body::Whole(answer) }));
+    }
     let made = exchange.wanted.call(connection.dialect, &rung.serving.upstream_model, exchange.request.as_str());
     let made = match made {
         Ok(made) => made,
@@ -171,14 +176,6 @@ impl Exchange<'_> {
     async fn commit(&self, connection: &Connection, made: UpstreamCall) -> Result<Committed, Failed> {
         let dialect = connection.dialect;
         let began = Instant::now();
-        if let Some(body) = self.wanted.local_answer(dialect) {
-            let answer = WholeAnswer { body, usage: None, output_chars: 0 };
-            return Ok(Committed {
-                first_token: began.elapsed(),
-                headers: HeaderMap::new(),
-                body: Body::Whole(answer),
-            });
-        }
         let failed = |transport| Failed::of(dialect, transport);
         let first_token = (began + self.timeouts.first_token).min(self.deadline);
         let sent = async {

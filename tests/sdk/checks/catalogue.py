@@ -26,7 +26,8 @@ def one_model(env, client, upstream):
 def embeddings(env, client, upstream):
     """Vectors come back number for number, one for each text, whatever encoding the SDK asked for."""
     texts = ["a lighthouse", "eine Straße", "42"]
-    vectors = env.client(client).embed(f"embed-{upstream}", texts)
+    # Google's SDK joins the texts for models whose name says Gemini: those would be one embedding.
+    vectors = env.client(client).embed(f"embed-{upstream.replace('gemini', 'google')}", texts)
     equal(len(vectors), len(texts), "vectors")
     for text, vector in zip(texts, vectors):
         expected = vector_of(text)

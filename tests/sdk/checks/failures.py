@@ -2,7 +2,7 @@
 
 from ask import Ask
 from clients import anthropic_sdk, chat, genai_sdk, responses
-from expect import INEXPRESSIBLE, REFUSAL, UPSTREAM_ERROR, VISIBLE, VISIBLE_OWN, words
+from expect import INEXPRESSIBLE, INEXPRESSIBLE_ERROR, REFUSAL, UPSTREAM_ERROR, VISIBLE, VISIBLE_OWN, words
 from framework import Wrong, check, equal, one_of, raises, that
 
 MODULES = {"chat": chat, "responses": responses, "anthropic": anthropic_sdk, "genai": genai_sdk}
@@ -25,7 +25,7 @@ def _typed(env, client, status, row, call, what):
 
 def refused_field(env, client, call, field):
     """The call is a 400 of Headgate's own that names the field."""
-    error = _typed(env, client, 400, UPSTREAM_ERROR[400], call, field)
+    error = _typed(env, client, 400, INEXPRESSIBLE_ERROR, call, field)
     that(field in str(error), f"the field {field} is named: {error}")
     that(not env.fake.calls(), "no upstream was called")
 

@@ -123,6 +123,11 @@ impl Ask {
             }
             Api::Gemini(GeminiAction::Embed) => (body.get("content").ok_or_else(|| missing("content"))?, None),
             Api::Gemini(GeminiAction::BatchEmbed) => (required_list(&body, "requests")?, None),
+            // A count may be asked of a whole request as well as of its contents.
+            Api::Gemini(GeminiAction::Count) => {
+                let counted = body.get("generateContentRequest").unwrap_or(&body);
+                (required_list(counted, "contents")?, counted.get("tools"))
+            }
             Api::Gemini(_) => (required_list(&body, "contents")?, body.get("tools")),
         };
         if model.is_empty() && !matches!(api, Api::CodeAssist(GeminiAction::Count)) {

@@ -158,7 +158,8 @@ async fn answer(state: State, request: Request) -> Result<Response, Infallible> 
     if parts.method == Method::POST
         && let Some(answer) = control::google(&path, &text)
     {
-        let rule = ticket.read("", &path, text).unwrap_or_default();
+        // Token exchanges fail only for rules that name their path: other rules are about models.
+        let rule = ticket.read("", &path, text).filter(|rule| rule.path != "*").unwrap_or_default();
         return Ok(respond(ticket, abort, &rule, Api::CodeAssist(GeminiAction::Generate), &Answer::Unary(answer)));
     }
     let routed = dialect::route(&path).filter(|_| parts.method == Method::POST);

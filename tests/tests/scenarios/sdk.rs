@@ -117,10 +117,12 @@ fn configuration() -> String {
     );
     let (mut providers, mut models, mut connections) = (String::new(), String::new(), String::new());
     for (name, fields, model, embedding) in UPSTREAMS {
+        // Google's SDK joins the texts for models whose name says Gemini: those would be one embedding.
+        let embed = format!("embed-{}", name.replace("gemini", "google"));
         let _ = writeln!(providers, "  {name}: {{{fields}}}");
-        let main = format!("models: {{m-{name}: {model}, embed-{name}: {embedding}}}");
+        let main = format!("models: {{m-{name}: {model}, {embed}: {embedding}}}");
         connect(&mut connections, name, &format!("main-{name}"), &main);
-        for public in [format!("m-{name}"), format!("embed-{name}")] {
+        for public in [format!("m-{name}"), embed.clone()] {
             price(&mut models, name, &public);
         }
         let ones = (1..=ONES).map(|number| (format!("one-{name}-{number}"), ""));

@@ -38,8 +38,8 @@ pub struct Same(gemini::Same);
 
 impl Same {
     /// A stream of which nothing was read yet.
-    pub fn new(framing: Framing) -> Self {
-        Self(gemini::Same::new(framing))
+    pub fn new(framing: Framing, caller_model: &str) -> Self {
+        Self(gemini::Same::new(framing, caller_model))
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_gemini_caller_gets_what_lies_in_the_envelopes() {
-        let mut same = Same::new(Framing::Sse);
+        let mut same = Same::new(Framing::Sse, "served");
         let fed = same.event(None, wrapped(HI).as_bytes()).unwrap();
         assert_eq!((fed.out.as_ref(), fed.content, fed.chars), (format!("data: {HI}\n\n").as_bytes(), true, 2));
         assert!(!same.is_whole() && same.end().is_err());

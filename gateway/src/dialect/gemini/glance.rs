@@ -1,6 +1,7 @@
 //! Looks at an answer that passes as it is: what it brings and how it ends. Texts are counted, not kept.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -11,6 +12,7 @@ use super::answer::{Ended, Feedback};
 use super::error::read as read_error;
 use super::response::{broke_off, is_block, not_the_format, said_nothing};
 use crate::canonical::usage;
+use crate::dialect::openai::json::range_in;
 use crate::error::UpstreamError;
 
 /// What an answer, or a chunk of one, was seen to be.
@@ -23,6 +25,8 @@ pub(super) struct Glance<'a> {
     prompt_feedback: Option<Feedback>,
     #[serde(borrow, default, alias = "usage_metadata")]
     usage_metadata: Option<&'a RawValue>,
+    #[serde(borrow, default, alias = "model_version")]
+    model_version: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -163,6 +167,11 @@ impl<'de> Deserialize<'de> for Chars {
 }
 
 impl<'a> Glance<'a> {
+    /// Where the answer names the model that gave it.
+    pub(super) fn model_at(&self, data: &[u8]) -> Option<Range<usize>> {
+        self.model_version.map(|model| range_in(data, model))
+    }
+
     /// Looks at a body or an event. An error in it, and what is no answer, is the upstream's failure.
     pub(super) fn at(json: &'a [u8]) -> Result<Self, Box<UpstreamError>> {
         // A derived struct would take a list for its fields in order; a list is how some of Google's front ends wrap an error.

@@ -1,5 +1,7 @@
 //! Whole answers: checked for a caller of the same dialect, read into the common tongue, and written from it.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use shared::failure::Transport;
@@ -12,18 +14,28 @@ use super::glance::Glance;
 use crate::canonical::request::{Media, Part, Source, ToolCall};
 use crate::canonical::response::{Choice, Finish, Response};
 use crate::canonical::usage;
+use crate::dialect::openai::json::{quoted, replaced};
 use crate::error::UpstreamError;
 
 /// The documented word in the place of a thought signature for a call that a model of another maker made.
 pub(super) const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What is known of a good whole answer that passes as it is, the served model's name included.
+/// What is known of a good whole answer that passes as it is but for the model's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole {
     /// What it used, if the upstream says so believably.
     pub usage: Option<Tokens>,
     /// Characters of the answer, over all candidates: a base for estimating output tokens.
     pub output_chars: u64,
+    model_at: Option<Range<usize>>,
+}
+
+/// The body with the model named as the caller did. Every other byte stays; a body that names no model is left alone.
+pub fn splice_model(body: &Bytes, whole: &Whole, caller_model: &str) -> Bytes {
+    match &whole.model_at {
+        Some(at) => replaced(body, at, &quoted(caller_model)),
+        None => body.clone(),
+    }
 }
 
 /// Checks the body of a success for a caller of the same dialect. A good one is a JSON object with content, a block reason or an end
@@ -36,7 +48,7 @@ pub fn check(content_type: Option<&str>, body: &Bytes) -> Result<Whole, Box<Upst
         return Err(not_the_format("a success without a candidate"));
     }
     glance.fault(false).map_or(Ok(()), Err)?;
-    Ok(Whole { usage: glance.usage(), output_chars: glance.chars() })
+    Ok(Whole { usage: glance.usage(), output_chars: glance.chars(), model_at: glance.model_at(body) })
 }
 
 /// Reads the body of a success into the common tongue. It fails where [`check`] does, and where the model broke after content.

@@ -1,4 +1,4 @@
-//! A stream from Gemini to a Gemini caller: the bytes of each chunk are kept.
+//! A stream from Gemini to a Gemini caller: the bytes of each chunk are kept, the model has the caller's name.
 
 use shared::failure::Transport;
 
@@ -7,6 +7,7 @@ use super::super::error::broken;
 use super::super::glance::Glance;
 use super::super::response::said_nothing;
 use super::frame::{Frame, Framing};
+use crate::dialect::openai::json::quoted;
 use crate::dialect::translate::{Fed, StreamTranslation};
 use crate::error::UpstreamError;
 
@@ -14,6 +15,8 @@ use crate::error::UpstreamError;
 #[derive(Debug)]
 pub struct Same {
     frame: Frame,
+    /// The model as the caller wrote it, as JSON.
+    caller_model: String,
     /// Bit n: candidate n was seen, or ended. Candidates beyond 127 share the last bit.
     seen: u128,
     ended: u128,
@@ -23,8 +26,9 @@ pub struct Same {
 
 impl Same {
     /// A stream of which nothing was read yet.
-    pub fn new(framing: Framing) -> Self {
-        Self { frame: Frame::new(framing), seen: 0, ended: 0, blocked: false, said: false }
+    pub fn new(framing: Framing, caller_model: &str) -> Self {
+        let caller_model = quoted(caller_model);
+        Self { frame: Frame::new(framing), caller_model, seen: 0, ended: 0, blocked: false, said: false }
     }
 }
 
@@ -50,7 +54,13 @@ impl StreamTranslation for Same {
         self.blocked |= glance.is_blocked();
         self.said |= glance.has_content();
         let mut out = Vec::new();
-        self.frame.chunk(data, &mut out);
+        match glance.model_at(data) {
+            Some(at) => {
+                let renamed = [&data[..at.start], self.caller_model.as_bytes(), &data[at.end..]].concat();
+                self.frame.chunk(&renamed, &mut out);
+            }
+            None => self.frame.chunk(data, &mut out),
+        }
         let (content, chars, usage) = (glance.has_content(), glance.chars(), glance.usage());
         Ok(Fed { out: out.into(), content, chars, usage, done: false })
     }

@@ -31,7 +31,7 @@ fn read_all(chunks: &[&str]) -> Result<Vec<Event>, Box<UpstreamError>> {
 }
 
 fn pass_all(framing: Framing, chunks: &[&str]) -> Result<String, Box<UpstreamError>> {
-    let mut same = Same::new(framing);
+    let mut same = Same::new(framing, "g-001");
     let mut out = Vec::new();
     for chunk in chunks {
         out.extend_from_slice(&same.event(None, chunk.as_bytes())?.out);
@@ -108,7 +108,7 @@ fn the_bytes_of_each_chunk_reach_a_gemini_caller() {
 
 #[test]
 fn content_commits_and_is_counted_and_the_rest_does_not() {
-    let mut same = Same::new(Framing::Sse);
+    let mut same = Same::new(Framing::Sse, "served");
     let role =
         r#"{"candidates":[{"content":{"role":"model","parts":[{"text":""}]}}],"usageMetadata":{"promptTokenCount":9}}"#;
     let fed = same.event(None, role.as_bytes()).unwrap();
@@ -170,7 +170,11 @@ fn errors_in_the_stream_are_read_as_errors() {
     ] {
         let error = Reader::default().event(name, data.as_bytes()).unwrap_err();
         assert_eq!(class(&error), expected, "{data}");
-        assert_eq!(class(&Same::new(Framing::Sse).event(name, data.as_bytes()).unwrap_err()), expected, "{data}");
+        assert_eq!(
+            class(&Same::new(Framing::Sse, "served").event(name, data.as_bytes()).unwrap_err()),
+            expected,
+            "{data}"
+        );
     }
 }
 
@@ -309,7 +313,7 @@ proptest! {
         broken[at] = byte;
         for data in [data, broken] {
             let _ = Reader::default().event(None, &data);
-            let _ = Same::new(Framing::Sse).event(None, &data);
+            let _ = Same::new(Framing::Sse, "served").event(None, &data);
         }
     }
 }

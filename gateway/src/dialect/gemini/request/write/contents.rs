@@ -178,8 +178,9 @@ fn blob(media: &Media) -> Result<Value, BadRequest> {
         Source::Url(url) if READ_BY_GOOGLE.iter().any(|place| url.starts_with(place)) => {
             Ok(json!({"fileData": {"fileUri": url}}))
         }
-        Source::Url(_) => {
-            Err(unsupported("messages".to_owned(), "media behind a URL are not fetched; send them inline in base64"))
-        }
+        Source::Url(_) => Err(unsupported(
+            "messages".to_owned(),
+            "images and files behind a URL are not fetched; send them inline in base64",
+        )),
     }
 }
