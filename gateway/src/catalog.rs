@@ -16,6 +16,7 @@ use shared::money::Price;
 pub use shared::config::Owner;
 
 use crate::dialect::Dialect;
+use crate::error::UpstreamError;
 use crate::flow::plan::Order;
 use crate::upstream::client::Client;
 use crate::upstream::google_token::{TokenError, TokenSource};
@@ -23,6 +24,9 @@ use crate::upstream::google_token::{TokenError, TokenSource};
 /// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
 /// the credential.
 const MARK_DIGITS: usize = 8;
+
+/// Shorter secrets would take words out of texts that have nothing to do with them.
+const SECRET_MIN: usize = 4;
 
 /// The bucket of a connection whose models all share one quota.
 const ACCOUNT_BUCKET: &str = "account";
@@ -89,6 +93,8 @@ pub struct Connection {
     pub credential: Proof,
     /// Stands for the credential in locks.
     pub credential_mark: Arc<str>,
+    /// What must never be shown, should an upstream repeat it.
+    secrets: Vec<SecretString>,
     /// What a 403 or 404 means there.
     pub error_policy: ErrorPolicy,
     /// The provider's own error rules.
@@ -199,6 +205,7 @@ impl Connection {
                 .with_context(|| format!("the credential of connection {}", connection.id))?,
             credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS]
                 .into(),
+            secrets: secrets(&connection.credential),
             error_policy: error_policy(provider.error_policy),
             error_rules: provider.errors.iter().map(own_rule).collect(),
         })
@@ -206,6 +213,23 @@ impl Connection {
 }
 
 impl Connection {
+    /// Takes the connection's own secrets out of what an upstream said: some repeat the key they refuse.
+    pub fn redact(&self, error: &mut UpstreamError) {
+        let texts = [Some(&mut error.reason), error.kind.as_mut(), error.code.as_mut(), error.param.as_mut()];
+        for text in texts.into_iter().flatten() {
+            for secret in self
+                .secrets
+                .iter()
+                .map(secrecy::ExposeSecret::expose_secret)
+                .filter(|secret| secret.len() >= SECRET_MIN)
+            {
+                if text.contains(secret) {
+                    *text = text.replace(secret, "[redacted]");
+                }
+            }
+        }
+    }
+
     /// The header that proves who calls; a token is fetched where one is needed.
     pub async fn proof(&self, client: &Client) -> Result<(HeaderName, HeaderValue), TokenError> {
         match &self.credential {
@@ -235,6 +259,13 @@ fn secret(credential: &Credential) -> &SecretString {
     match credential {
         Credential::ApiKey(key) => key,
         Credential::GoogleOauth(oauth) => &oauth.refresh_token,
+    }
+}
+
+fn secrets(credential: &Credential) -> Vec<SecretString> {
+    match credential {
+        Credential::ApiKey(key) => vec![key.clone()],
+        Credential::GoogleOauth(oauth) => vec![oauth.refresh_token.clone(), oauth.client_secret.clone()],
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a caller sent: the credential, wherever the caller's SDK puts it, and the body within its limits.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -21,9 +22,10 @@ const DISCARD_WITHIN: Duration = Duration::from_secs(30);
 pub fn credential(headers: &HeaderMap, uri: &Uri) -> Option<SecretHash> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(http::header::AUTHORIZATION.as_str()).and_then(bearer);
-    let placed = KEY_HEADERS.iter().map(|name| text(name)).chain([query_key(uri)]);
-    let secret = std::iter::once(bearer).chain(placed).flatten().map(str::trim).find(|secret| !secret.is_empty())?;
-    Some(SecretHash::of(secret))
+    let in_headers = std::iter::once(bearer).chain(KEY_HEADERS.iter().map(|name| text(name)));
+    let placed = in_headers.flatten().map(Cow::Borrowed).chain(query_key(uri));
+    let secret = placed.into_iter().find(|secret| !secret.trim().is_empty())?;
+    Some(SecretHash::of(secret.trim()))
 }
 
 fn bearer(value: &str) -> Option<&str> {
@@ -31,8 +33,9 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(secret)
 }
 
-fn query_key(uri: &Uri) -> Option<&str> {
-    uri.query()?.split('&').find_map(|pair| pair.strip_prefix("key="))
+fn query_key(uri: &Uri) -> Option<Cow<'_, str>> {
+    let pairs = url::form_urlencoded::parse(uri.query()?.as_bytes());
+    pairs.into_iter().find_map(|(name, value)| (name == "key").then_some(value))
 }
 
 /// Why a body was not read.
@@ -129,6 +132,7 @@ mod tests {
         assert_eq!(found(&[("x-api-key", b"hg-1")], "/"), hash);
         assert_eq!(found(&[("x-goog-api-key", b"hg-1")], "/"), hash);
         assert_eq!(found(&[], "/v1beta/models?alt=sse&key=hg-1"), hash);
+        assert_eq!(found(&[], "/v1beta/models?key=hg%2D1&alt=sse"), hash);
     }
 
     #[test]

@@ -259,12 +259,15 @@ impl Inner {
         }
     }
 
+    /// Everything but an answer that makes no sense: a password or a right that is missing today is put right by a person, and
+    /// until then nothing may be lost.
     fn may_be_taken_later(&self, error: &StateError) -> bool {
-        if !error.is_transient() {
-            tracing::error!(%error, "Redis refused a settlement or release; it is dropped");
+        let senseless = matches!(error, StateError::Reply(_) | StateError::BadUrl(_));
+        if senseless {
+            tracing::error!(%error, "Redis answers a settlement or release with nonsense; it is dropped");
             self.metrics.outbox_dropped.inc();
         }
-        error.is_transient()
+        !senseless
     }
 
     /// Takes the first parcels out but for those that stay, which go to the end. New ones were only added behind them.

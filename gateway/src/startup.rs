@@ -41,6 +41,15 @@ const CUT_PATIENCE: Duration = Duration::from_secs(2);
 /// After the last request, settlements get so long to reach Redis.
 const OUTBOX_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How often the configuration file is looked at.
+const LOOK_AT_FILE: Duration = Duration::from_secs(2);
+
+/// What tells a changed file: its time and its size. `None` while it is not there, as in the midst of a replacement.
+fn stamp(path: &Path) -> Option<(std::time::SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
 /// Why a replica did not start or did not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -205,11 +214,23 @@ impl Replica {
 
     /// Serves until told to stop, then drains.
     async fn run(mut self, config: &Config) -> anyhow::Result<()> {
+        let mut look = tokio::time::interval(LOOK_AT_FILE);
+        let mut seen = stamp(&self.path);
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
-                _ = self.hang_up.recv() => self.reload().await,
+                _ = self.hang_up.recv() => {
+                    seen = stamp(&self.path);
+                    self.reload(config).await;
+                }
+                _ = look.tick() => {
+                    let now = stamp(&self.path);
+                    if now.is_some() && now != seen {
+                        seen = now;
+                        self.reload(config).await;
+                    }
+                }
                 ended = &mut self.data => return ended.context("the data plane ended"),
             }
         }
@@ -217,7 +238,7 @@ impl Replica {
     }
 
     /// Loads the file again; a bad one is refused and the old one stays.
-    async fn reload(&self) {
+    async fn reload(&self, begun_with: &Config) {
         let config = match config::load(&self.path) {
             Ok(config) => config,
             Err(faults) => {
@@ -232,6 +253,12 @@ impl Replica {
             return tracing::error!(%error, "the changed configuration did not reach Redis; the old one stays");
         }
         self.app.catalog.store(Arc::new(catalog));
+        if config.listen != begun_with.listen
+            || config.admin_listen != begun_with.admin_listen
+            || config.redis.prefix != begun_with.redis.prefix
+        {
+            tracing::warn!("listen, admin_listen and redis are read at start only: restart the replica for them");
+        }
         tracing::info!(config = config.version, "the changed configuration is in use");
     }
 

@@ -30,7 +30,10 @@ pub fn start() -> anyhow::Result<Telemetry> {
         Ok(other) => anyhow::bail!("HEADGATE_LOG_FORMAT is {other:?}, expected json or human"),
         Err(_) => !std::io::stderr().is_terminal(),
     };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     let lines = if json {
         lines.json().flatten_event(true).with_current_span(false).with_span_list(false).with_filter(filter).boxed()
     } else {

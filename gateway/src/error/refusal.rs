@@ -183,7 +183,13 @@ impl Refusal {
             retry_after: self.wait().map(whole_seconds),
             final_answer: matches!(
                 self,
-                Self::Key(_) | Self::Balance | Self::NoPrice { .. } | Self::SpendLimit | Self::Quota(_)
+                Self::Key(_)
+                    | Self::Balance
+                    | Self::NoPrice { .. }
+                    | Self::SpendLimit
+                    | Self::Quota(_)
+                    | Self::ModelNotAllowed { .. }
+                    | Self::UnknownModel { .. }
             ),
             allow: if let Self::Method { allow } = self { Some(allow) } else { None },
         }

@@ -209,7 +209,10 @@ fn a_wait_is_told_in_whole_seconds_rounded_up() {
 fn what_waiting_cannot_heal_tells_the_sdks_not_to_retry() {
     for refusal in every_refusal() {
         let told = refusal.fault().headers().get("x-should-retry").map(|value| value.to_str().unwrap().to_owned());
-        let is_final = matches!(refusal.word(), "key" | "balance" | "price" | "spend_limit" | "quota");
+        let is_final = matches!(
+            refusal.word(),
+            "key" | "balance" | "price" | "spend_limit" | "quota" | "model" | "model_not_found"
+        );
         assert_eq!(told.as_deref(), is_final.then_some("false"), "{refusal:?}");
     }
 }

@@ -164,7 +164,8 @@ impl From<Box<UpstreamError>> for Failed {
 
 impl Failed {
     /// The one place where an outcome is classed.
-    pub fn class(self, connection: &Connection) -> Failure {
+    pub fn class(mut self, connection: &Connection) -> Failure {
+        connection.redact(&mut self.error);
         let owner = connection.owner_kind();
         let verdict = failure::classify(&self.error.signals, connection.error_policy, &connection.error_rules);
         let effect = failure::effect(&verdict, self.told, owner, connection.error_policy);

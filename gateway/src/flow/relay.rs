@@ -304,7 +304,6 @@ impl Relay {
         tracing::info!(
             connection = %connection.id,
             class = failure.verdict.class.as_str(),
-            reason = failure.error.reason,
             "an upstream broke off its answer"
         );
         if let Some((open, held)) = self.held.take() {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::client::Client;
 
 /// A token is fetched anew so long before it expires.
-const EARLY: Duration = Duration::from_secs(60);
+const EARLY: Duration = Duration::from_mins(1);
 
 /// One refresh token and the access token it last gave.
 #[derive(Debug)]

@@ -157,6 +157,19 @@ async fn a_key_removed_from_the_file_is_refused_on_every_replica() {
     }
 }
 
+#[tokio::test]
+async fn a_changed_file_is_loaded_without_a_signal_and_a_bad_one_leaves_the_old_one_in_use() {
+    let cluster = Cluster::builder(&Config::connections(1)).start().await;
+    cluster.reconfigure(&Config::connections(1).more("nonsense: true"));
+    let refused = async || cluster.replica(0).log().contains("the changed configuration is refused");
+    eventually(SOON, "the bad file is refused", refused).await;
+    assert_eq!(cluster.client(0).chat(SECRET, "m1", "hi").await.status, 200, "the old one stays");
+    cluster.reconfigure(&Config::connections(1).key("joiner", ""));
+    let secret = secret_of("joiner");
+    eventually(SOON, "the new key works", async || cluster.client(0).chat(&secret, "m1", "hi").await.status == 200)
+        .await;
+}
+
 /// Writes a configuration for a command line.
 fn file(folder: &tempfile::TempDir, yaml: &str) -> String {
     let path = folder.path().join("headgate.yaml");

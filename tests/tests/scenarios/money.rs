@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use cluster::fake::{Rule, TokenCounts};
-use cluster::harness::{Cluster, Config, LedgerRow, SECRET, eventually};
+use cluster::harness::{ADMIN_TOKEN, Cluster, Config, LedgerRow, SECRET, eventually};
 
 const SOON: Duration = Duration::from_secs(5);
 const DOLLAR: i64 = 1_000_000_000;
@@ -172,4 +172,31 @@ async fn the_words_of_an_error_are_never_charged_as_output() {
     let rows = settled(&cluster, 1).await;
     assert_eq!(rows[0]["outcome"], "upstream_broken");
     assert!(cost(&rows) < 200_000, "a few tokens, not two thousand: {rows:?}");
+}
+
+#[tokio::test]
+async fn what_was_delivered_while_redis_refused_our_password_is_charged_when_it_takes_it_again() {
+    let config = Config::connections(1).account("balance: 1.00");
+    let cluster = Cluster::builder(&config).start().await;
+    cluster.fake.script([Rule::any().says("abcdefgh", 8).delays_between(Duration::from_millis(150))]);
+    let mut stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
+    stream.read_content(1).await;
+    cluster.redis.cli(&["CONFIG", "SET", "requirepass", "changed"]).await;
+    cluster.redis.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    let (events, end) = stream.rest().await;
+    assert!(end.is_ok() && events.last().unwrap().is_done(), "{events:?}");
+    let admin = cluster.replica(0).admin();
+    let token = format!("Bearer {ADMIN_TOKEN}");
+    let waits = async || {
+        let metrics = admin.send(http::Method::GET, "/metrics", &[("authorization", &token)], "").await.unwrap();
+        metrics.body.contains("headgate_outbox 2\n")
+    };
+    eventually(SOON, "settlement and release wait", waits).await;
+    cluster.redis.cli(&["CONFIG", "SET", "requirepass", ""]).await;
+    let settled = async || cluster.redis.ledger("acme").await.first().is_some_and(|row| row["basis"] == "exact");
+    eventually(SOON, "it is settled", settled).await;
+    let cost: i64 = cluster.redis.ledger("acme").await[0]["cost"].parse().unwrap();
+    assert!(cost > 0);
+    assert_eq!(cluster.redis.balance("acme").await, DOLLAR - cost);
+    eventually(SOON, "nothing is held", async || cluster.redis.held().await.is_empty()).await;
 }

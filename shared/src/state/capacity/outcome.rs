@@ -23,13 +23,13 @@ pub struct RecordAsk {
     pub bucket: BucketName,
     /// The lease that is given back.
     pub lease: LeaseId,
-    /// When the attempt began ([`Acquire::Acquired`]).
+    /// When the attempt began ([`Acquire::Acquired`](super::Acquire::Acquired)).
     pub begun_ms: i64,
     /// What the outcome means.
     pub mark: Mark,
     /// 80 to 120: every doubling length is stretched by this much.
     pub jitter_percent: u8,
-    /// As in [`AcquireAsk`].
+    /// As in [`AcquireAsk`](super::AcquireAsk).
     pub max_lock: Duration,
 }
 
@@ -58,7 +58,7 @@ pub enum Mark {
         cause: LockCause,
         /// How long.
         length: Length,
-        /// The credential's mark, as in [`Candidate`].
+        /// The credential's mark, as in [`Candidate`](super::Candidate).
         credential_mark: Arc<str>,
     },
     /// It failed: the third within 60 s sets a cooldown.
