@@ -53,7 +53,9 @@ impl Table {
     /// A table on one node of a cluster that owns all slots: it refuses calls that span several. The clock is its own, for the
     /// tests' clock is read from a key outside the slot.
     pub(super) async fn cluster() -> Self {
-        Self::start(Scripts::new(), &["--cluster-enabled", "yes"]).await
+        // The bus has a port of its own, taken from the OS: two such servers may run at once.
+        let bus = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        Self::start(Scripts::new(), &["--cluster-enabled", "yes", "--cluster-port", &bus]).await
     }
 
     async fn start(scripts: Scripts, extra: &[&str]) -> Self {

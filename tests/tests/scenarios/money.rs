@@ -181,8 +181,20 @@ async fn what_was_delivered_while_redis_refused_our_password_is_charged_when_it_
     cluster.fake.script([Rule::any().says("abcdefgh", 8).delays_between(Duration::from_millis(150))]);
     let mut stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
     stream.read_content(1).await;
-    cluster.redis.cli(&["CONFIG", "SET", "requirepass", "changed"]).await;
-    cluster.redis.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    // A connection that was let in before the password changed.
+    let client = redis::Client::open(cluster.redis.url()).unwrap();
+    let mut insider = client.get_multiplexed_async_connection().await.unwrap();
+    let mut password = async |password: &str| {
+        redis::pipe()
+            .cmd("CONFIG")
+            .arg(&["SET", "requirepass", password])
+            .cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .exec_async(&mut insider)
+            .await
+            .unwrap();
+    };
+    password("changed").await;
     let (events, end) = stream.rest().await;
     assert!(end.is_ok() && events.last().unwrap().is_done(), "{events:?}");
     let admin = cluster.replica(0).admin();
@@ -192,7 +204,7 @@ async fn what_was_delivered_while_redis_refused_our_password_is_charged_when_it_
         metrics.body.contains("headgate_outbox 2\n")
     };
     eventually(SOON, "settlement and release wait", waits).await;
-    cluster.redis.cli(&["CONFIG", "SET", "requirepass", ""]).await;
+    password("").await;
     let settled = async || cluster.redis.ledger("acme").await.first().is_some_and(|row| row["basis"] == "exact");
     eventually(SOON, "it is settled", settled).await;
     let cost: i64 = cluster.redis.ledger("acme").await[0]["cost"].parse().unwrap();
