@@ -105,7 +105,7 @@ impl Link {
             .config(PoolConfig {
                 max_size: connections.clamp(1, CONNECTIONS_MAX),
                 timeouts: Timeouts::new(),
-                queue_mode: QueueMode::Fifo,
+                queue_mode: QueueMode::Lifo,
             })
             .build()
             .map_err(|error| StateError::BadUrl(error.to_string()))?;
