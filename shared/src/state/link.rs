@@ -36,7 +36,7 @@ use dial::Dialer;
 use health::Health;
 use wire::Wire;
 
-/// Most connections a link keeps; one is enough, a few spread the load over more sockets.
+/// Most connections a link keeps. One carries the load: the one used last is used next, so that calls that meet share a write.
 const CONNECTIONS_MAX: usize = 8;
 
 /// What is told about every call: for metrics. It runs on the path of the call, so it must not block.
