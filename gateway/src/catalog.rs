@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use http::{HeaderMap, HeaderValue, header};
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use shared::config::{Config, Credential, LimitScope, Limits, Strategy, Timeouts};
@@ -16,6 +17,8 @@ pub use shared::config::Owner;
 
 use crate::dialect::Dialect;
 use crate::flow::plan::Order;
+use crate::upstream::client::Client;
+use crate::upstream::google_token::{TokenError, TokenSource};
 
 /// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
 /// the credential.
@@ -82,14 +85,23 @@ pub struct Connection {
     pub dialect: Dialect,
     /// Its provider's base URL, without a slash at the end.
     pub base_url: Arc<str>,
-    /// The credential as headers, marked sensitive.
-    pub credential: HeaderMap,
+    /// What it proves itself with.
+    pub credential: Proof,
     /// Stands for the credential in locks.
     pub credential_mark: Arc<str>,
     /// What a 403 or 404 means there.
     pub error_policy: ErrorPolicy,
     /// The provider's own error rules.
     pub error_rules: Arc<[OwnRule]>,
+}
+
+/// A credential, ready to send.
+#[derive(Debug)]
+pub enum Proof {
+    /// One header, marked sensitive.
+    Header(HeaderName, HeaderValue),
+    /// A refresh token, exchanged for bearer tokens.
+    Google(TokenSource),
 }
 
 impl Catalog {
@@ -100,13 +112,7 @@ impl Catalog {
             models.insert(name.clone(), Model { name: name.clone(), price: model.price, serving: Vec::new() });
         }
         for connection in config.connections.values() {
-            // Only Google's upstreams exchange refresh tokens, and none of them is served yet.
-            let Credential::ApiKey(key) = &connection.credential else { continue };
-            let ready = Arc::new(Connection::new(config, connection, key)?);
-            if !ready.dialect.is_served() {
-                tracing::warn!(connection = %ready.id, dialect = ready.dialect.as_str(), "upstreams of this dialect are not served yet");
-                continue;
-            }
+            let ready = Arc::new(Connection::new(config, connection)?);
             for (name, upstream) in &connection.models {
                 let bucket = bucket(&connection.limit_scope, name)?;
                 let serving =
@@ -128,6 +134,13 @@ impl Catalog {
             models,
             orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
         })
+    }
+
+    /// Every name that callers may use, aliases included, with its model; in alphabetical order.
+    pub fn names(&self) -> Vec<(&ModelName, &Arc<Model>)> {
+        let mut names: Vec<_> = self.models.iter().collect();
+        names.sort_by_key(|(name, _)| *name);
+        names
     }
 
     /// The model of this name or alias.
@@ -162,7 +175,7 @@ fn bucket(scope: &LimitScope, model: &ModelName) -> anyhow::Result<BucketName> {
 }
 
 impl Connection {
-    fn new(config: &Config, connection: &shared::config::Connection, key: &SecretString) -> anyhow::Result<Self> {
+    fn new(config: &Config, connection: &shared::config::Connection) -> anyhow::Result<Self> {
         let provider = config
             .providers
             .get(&connection.provider)
@@ -170,6 +183,7 @@ impl Connection {
         let endpoint = provider.endpoints.first().context("a provider has no endpoint")?;
         Url::parse(endpoint.url.as_str())
             .with_context(|| format!("provider {} has no usable URL", connection.provider))?;
+        let dialect = Dialect::of(provider.dialect);
         Ok(Self {
             id: connection.id.clone(),
             provider: connection.provider.as_str().into(),
@@ -179,10 +193,12 @@ impl Connection {
             weight: connection.weight.get(),
             max_concurrent: connection.max_concurrent.map(Into::into),
             rpm: connection.rpm.map(Into::into),
-            dialect: Dialect::of(provider.dialect),
-            base_url: endpoint.url.as_str().trim_end_matches('/').into(),
-            credential: bearer(key).with_context(|| format!("the api_key of connection {}", connection.id))?,
-            credential_mark: SecretHash::of(key.expose_secret()).to_hex()[..MARK_DIGITS].into(),
+            dialect,
+            base_url: dialect.versioned(endpoint.url.as_str()).into(),
+            credential: proof(dialect, &connection.credential)
+                .with_context(|| format!("the credential of connection {}", connection.id))?,
+            credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS]
+                .into(),
             error_policy: error_policy(provider.error_policy),
             error_rules: provider.errors.iter().map(own_rule).collect(),
         })
@@ -190,6 +206,21 @@ impl Connection {
 }
 
 impl Connection {
+    /// The header that proves who calls; a token is fetched where one is needed.
+    pub async fn proof(&self, client: &Client) -> Result<(HeaderName, HeaderValue), TokenError> {
+        match &self.credential {
+            Proof::Header(name, value) => Ok((name.clone(), value.clone())),
+            Proof::Google(source) => Ok((AUTHORIZATION, source.header(client).await?)),
+        }
+    }
+
+    /// The upstream refused the proof: the next call fetches another where it can.
+    pub async fn refused(&self) {
+        if let Proof::Google(source) = &self.credential {
+            source.forget().await;
+        }
+    }
+
     /// Whose credential a failure is about.
     pub fn owner_kind(&self) -> failure::Owner {
         match self.owner {
@@ -199,11 +230,29 @@ impl Connection {
     }
 }
 
-fn bearer(key: &SecretString) -> anyhow::Result<HeaderMap> {
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
-        .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
-    value.set_sensitive(true);
-    Ok(HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+/// The secret that a credential stands or falls with.
+fn secret(credential: &Credential) -> &SecretString {
+    match credential {
+        Credential::ApiKey(key) => key,
+        Credential::GoogleOauth(oauth) => &oauth.refresh_token,
+    }
+}
+
+fn proof(dialect: Dialect, credential: &Credential) -> anyhow::Result<Proof> {
+    match credential {
+        Credential::ApiKey(key) => {
+            let (name, prefix) = dialect.credential(key.expose_secret());
+            let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()))
+                .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
+            value.set_sensitive(true);
+            Ok(Proof::Header(name, value))
+        }
+        Credential::GoogleOauth(oauth) => {
+            let url = Url::parse(oauth.token_url.as_str()).context("token_url")?;
+            let source = TokenSource::new(url, &oauth.refresh_token, &oauth.client_id, &oauth.client_secret);
+            Ok(Proof::Google(source))
+        }
+    }
 }
 
 fn error_policy(policy: shared::config::ErrorPolicy) -> ErrorPolicy {
@@ -248,7 +297,8 @@ pub(crate) mod tests {
              connections: [{id: c, provider: p, api_key: sk-canary}]\n",
         );
         let connection = &catalog.model("m").unwrap().serving[0].connection;
-        assert_eq!(connection.credential["authorization"], "Bearer sk-canary");
+        let Proof::Header(name, value) = &connection.credential else { panic!("not a header") };
+        assert_eq!((name.as_str(), value.to_str().unwrap()), ("authorization", "Bearer sk-canary"));
         assert_eq!(&*connection.base_url, "http://localhost:1/v1");
         assert!(!format!("{catalog:?}").contains("canary"));
     }

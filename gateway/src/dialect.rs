@@ -1,9 +1,17 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
+pub mod anthropic;
+pub mod code_assist;
+pub mod gemini;
 pub mod openai;
+pub mod openai_responses;
+pub mod translate;
+pub mod wanted;
 
 use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderName};
 use shared::config;
+use shared::failure::Transport;
 
 use crate::error::{Fault, UpstreamError};
 
@@ -21,9 +29,10 @@ pub enum Dialect {
 }
 
 /// What kind of answer a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Answer {
     /// One body.
+    #[default]
     Whole,
     /// A stream of events.
     Stream,
@@ -49,14 +58,6 @@ impl Dialect {
         }
     }
 
-    /// True when Headgate can serve it.
-    pub fn is_served(self) -> bool {
-        match self {
-            Self::OpenAi => true,
-            Self::Anthropic | Self::Gemini | Self::CodeAssist => false,
-        }
-    }
-
     /// The word used in configuration, logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,24 +68,108 @@ impl Dialect {
         }
     }
 
-    /// A fault as a response body. A dialect that is not served gets OpenAI's envelope.
-    pub fn envelope(self, fault: &Fault) -> Bytes {
-        match self {
-            Self::OpenAi | Self::Anthropic | Self::Gemini | Self::CodeAssist => openai::error::envelope(fault),
-        }
-    }
-
-    /// A fault as the last event of a stream that had begun.
-    pub fn error_event(self, fault: &Fault) -> Bytes {
-        match self {
-            Self::OpenAi | Self::Anthropic | Self::Gemini | Self::CodeAssist => openai::error::event(fault),
-        }
-    }
-
     /// An error answer of an upstream of this dialect. Any body will do: an envelope, a list of one, text, a page, nothing.
     pub fn read_error(self, status: u16, body: &[u8]) -> UpstreamError {
         match self {
-            Self::OpenAi | Self::Anthropic | Self::Gemini | Self::CodeAssist => openai::error::read(Some(status), body),
+            Self::OpenAi => openai::error::read(Some(status), body),
+            Self::Anthropic => anthropic::error::read(Some(status), body),
+            Self::Gemini => gemini::error::read(Some(status), body),
+            Self::CodeAssist => code_assist::error::read(Some(status), body),
+        }
+    }
+
+    /// A fault as a response body.
+    pub fn envelope(self, fault: &Fault) -> Bytes {
+        match self {
+            Self::OpenAi => openai::error::envelope(fault),
+            Self::Anthropic => anthropic::error::envelope(fault),
+            Self::Gemini | Self::CodeAssist => gemini::error::envelope(fault),
+        }
+    }
+
+    /// A failure of the transport, as an error of this dialect's family.
+    pub fn broken(self, transport: Transport, reason: &str) -> UpstreamError {
+        match self {
+            Self::OpenAi => openai::error::broken(transport, reason),
+            Self::Anthropic => anthropic::error::broken(transport, reason),
+            Self::Gemini | Self::CodeAssist => gemini::error::broken(transport, reason),
+        }
+    }
+
+    /// The header that carries a credential: its name, and what stands before the secret.
+    pub fn credential(self, secret: &str) -> (HeaderName, &'static str) {
+        match self {
+            // Tokens of Anthropic's OAuth are bearer tokens, its keys are not.
+            Self::Anthropic if secret.starts_with("sk-ant-oat") => (AUTHORIZATION, "Bearer "),
+            Self::Anthropic => (HeaderName::from_static("x-api-key"), ""),
+            Self::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            Self::OpenAi | Self::CodeAssist => (AUTHORIZATION, "Bearer "),
+        }
+    }
+
+    /// A provider's base URL with the version that its paths begin with, where the configuration leaves that out.
+    pub fn versioned(self, base_url: &str) -> String {
+        let base = base_url.trim_end_matches('/');
+        let version = match self {
+            Self::OpenAi | Self::CodeAssist => return base.to_owned(),
+            Self::Anthropic => "/v1",
+            Self::Gemini => "/v1beta",
+        };
+        let has_one = ["/v1", "/v1beta", "/v1alpha", "/v1beta1"].iter().any(|known| base.ends_with(known));
+        if has_one { base.to_owned() } else { format!("{base}{version}") }
+    }
+}
+
+/// What callers speak to: an API of a dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// OpenAI chat completions.
+    Chat,
+    /// OpenAI responses.
+    Responses,
+    /// OpenAI embeddings.
+    Embeddings,
+    /// Anthropic messages.
+    Messages,
+    /// Anthropic's count of a message's tokens.
+    CountTokens,
+    /// A method of Gemini.
+    Gemini(gemini::url::Method),
+}
+
+impl Api {
+    /// Whose it is.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::Chat | Self::Responses | Self::Embeddings => Dialect::OpenAi,
+            Self::Messages | Self::CountTokens => Dialect::Anthropic,
+            Self::Gemini(_) => Dialect::Gemini,
+        }
+    }
+
+    /// The operation's name by the GenAI conventions.
+    pub fn operation(self) -> &'static str {
+        match self {
+            Self::Chat | Self::Responses | Self::Messages => "chat",
+            Self::Gemini(gemini::url::Method::Generate(_)) => "generate_content",
+            Self::CountTokens | Self::Gemini(gemini::url::Method::CountTokens) => "count_tokens",
+            Self::Embeddings | Self::Gemini(_) => "embeddings",
+        }
+    }
+
+    /// Whether it counts tokens and generates none.
+    pub fn counts(self) -> bool {
+        matches!(self, Self::CountTokens | Self::Gemini(gemini::url::Method::CountTokens))
+    }
+
+    /// A fault as the last event of a stream that had begun.
+    pub fn error_event(self, fault: &Fault, framing: gemini::stream::Framing) -> Bytes {
+        match self {
+            Self::Chat | Self::Embeddings => openai::error::event(fault),
+            Self::Responses => openai_responses::error::event(fault),
+            Self::Messages | Self::CountTokens => anthropic::error::event(fault),
+            Self::Gemini(_) if framing == gemini::stream::Framing::Array => gemini::error::element(fault),
+            Self::Gemini(_) => gemini::error::event(fault),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use shared::ids::ModelName;
 use shared::state::settlement::Outcome;
@@ -16,7 +15,7 @@ use tracing::Instrument as _;
 use crate::app::Shared;
 use crate::catalog::{Catalog, Model};
 use crate::dialect::Dialect;
-use crate::dialect::openai::request::{self, Peek};
+use crate::dialect::wanted::{Entry, WORDS, Wanted};
 use crate::error::{BadRequest, Fault, Refusal};
 use crate::ingress::{self, BodyError};
 use crate::metrics::{KindLabel, RequestLabels};
@@ -28,6 +27,7 @@ pub mod climb;
 pub mod commit;
 pub mod held;
 pub mod journey;
+pub mod models;
 pub mod offer;
 pub mod plan;
 pub mod record;
@@ -47,22 +47,6 @@ use settle::Open;
 /// A client's record can change while it is being admitted; that often in a row it does not.
 const LOOK_UPS_MAX: u32 = 5;
 
-/// Headers of a caller that an upstream gets, besides our own.
-const FORWARDED: [&str; 1] = ["openai-beta"];
-
-/// What a caller wants, as it put it.
-#[derive(Debug)]
-pub struct Wanted {
-    /// The dialect it speaks.
-    pub dialect: Dialect,
-    /// What its body says.
-    pub peek: Peek,
-    /// Its body, untouched.
-    pub body: Bytes,
-    /// Its headers that go upstream.
-    pub forwarded: HeaderMap,
-}
-
 /// Why a request gets no answer of a rung.
 #[derive(Debug)]
 pub enum Fall {
@@ -81,7 +65,8 @@ impl From<Refusal> for Fall {
 }
 
 /// Answers one request.
-pub async fn answer(app: Shared, dialect: Dialect, request: Request) -> Response {
+pub async fn answer(app: Shared, entry: Entry, request: Request) -> Response {
+    let dialect = entry.api.dialect();
     // The line runs in a task of its own: when the caller hangs up, only this future is dropped, and what was begun is ended.
     // The end of a drain counts as a hang-up, too.
     let gone = app.cut.child_token();
@@ -98,7 +83,7 @@ pub async fn answer(app: Shared, dialect: Dialect, request: Request) -> Response
         headgate.request_id = tracing::field::Empty,
         headgate.outcome = tracing::field::Empty,
     );
-    let line = line(Arc::clone(&app), dialect, request, gone).instrument(span);
+    let line = line(Arc::clone(&app), entry, request, gone).instrument(span);
     match app.keeper.spawn(line).await {
         Ok(response) => response,
         Err(_) => tell(&app, dialect, &Refusal::Internal.into(), &Journey::begin()),
@@ -119,11 +104,12 @@ fn discard(app: &Shared, headers: &HeaderMap, body: axum::body::Body) {
     }
 }
 
-async fn line(app: Shared, dialect: Dialect, request: Request, gone: CancellationToken) -> Response {
+async fn line(app: Shared, entry: Entry, request: Request, gone: CancellationToken) -> Response {
+    let dialect = entry.api.dialect();
     let mut journey = Journey::begin();
     tracing::Span::current().record("headgate.request_id", journey.request.as_str());
     let catalog = app.catalog.load_full();
-    match stages(&app, &catalog, dialect, request, &gone, &mut journey).await {
+    match stages(&app, &catalog, entry, request, &gone, &mut journey).await {
         Ok(response) => response,
         Err(fall) => tell(&app, dialect, &fall.or_draining(&app), &journey),
     }
@@ -133,7 +119,7 @@ async fn line(app: Shared, dialect: Dialect, request: Request, gone: Cancellatio
 async fn stages(
     app: &Shared,
     catalog: &Catalog,
-    dialect: Dialect,
+    entry: Entry,
     request: Request,
     gone: &CancellationToken,
     journey: &mut Journey,
@@ -147,10 +133,10 @@ async fn stages(
         }
     };
     let wanted = tokio::select! {
-        wanted = read(app, catalog, dialect, &head.headers, body) => wanted?,
+        wanted = read(app, catalog, entry, &head.headers, body) => wanted?,
         () = gone.cancelled() => return Err(Fall::Gone),
     };
-    let Some(model) = catalog.model(&wanted.peek.model) else {
+    let Some(model) = catalog.model(&wanted.look().model) else {
         if known.read == Read::Before {
             // A key that was revoked meanwhile learns nothing of our models.
             authenticate_again(&app.callers, known).await?;
@@ -162,14 +148,23 @@ async fn stages(
 
     let (ladder, mut open) = admitted(app, catalog, known, Wish { wanted: &wanted, model, gone }, journey).await?;
     let deadline = journey.started + catalog.timeouts.total;
-    let exchange = Exchange { client: &app.upstream, wanted: &wanted, timeouts: &catalog.timeouts, deadline, gone };
+    let id = journey.request.clone();
+    let exchange =
+        Exchange { client: &app.upstream, wanted: &wanted, request: &id, timeouts: &catalog.timeouts, deadline, gone };
     let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
         Ok(answered) => {
             let cut = app.cut.clone();
-            let ends = Ends { dialect, timeouts: catalog.timeouts.clone(), deadline, cut, sole: ladder.sole() };
+            let ends = Ends {
+                api: wanted.api(),
+                framing: wanted.framing(),
+                timeouts: catalog.timeouts.clone(),
+                deadline,
+                cut,
+                sole: ladder.sole(),
+            };
             Ok(commit::commit(app, *answered, *open, journey, ends))
         }
         Err(fall) => {
@@ -217,7 +212,7 @@ fn means(known: &Known) -> Means<'_> {
 async fn read(
     app: &Shared,
     catalog: &Catalog,
-    dialect: Dialect,
+    mut entry: Entry,
     headers: &HeaderMap,
     mut body: axum::body::Body,
 ) -> Result<Wanted, Refusal> {
@@ -234,18 +229,16 @@ async fn read(
             Refusal::BadRequest(BadRequest { field: None, code: None, message: "The body could not be read.".into() })
         }
     })?;
-    let peek = request::peek(&body).map_err(Refusal::BadRequest)?;
-    let mut forwarded = HeaderMap::new();
-    for name in FORWARDED {
+    for name in WORDS {
         if let Some(value) = headers.get(name) {
-            forwarded.insert(name, value.clone());
+            entry.words.insert(name, value.clone());
         }
     }
-    Ok(Wanted { dialect, peek, body, forwarded })
+    Wanted::read(entry, body).map_err(Refusal::BadRequest)
 }
 
 fn unknown(wanted: &Wanted) -> Refusal {
-    Refusal::UnknownModel { model: wanted.peek.model.clone() }
+    Refusal::UnknownModel { model: wanted.look().model.clone() }
 }
 
 impl Fall {

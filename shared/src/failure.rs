@@ -216,19 +216,28 @@ pub struct Verdict {
     pub scope: Scope,
     /// True when the upstream said that a limit of this credential was hit, false for a bare 429.
     pub named_limit: bool,
+    /// A told time shorter than this is about something else and not believed.
+    pub told_from: Duration,
+}
+
+impl Verdict {
+    /// A class that names no limit and believes any told time.
+    pub fn of(class: Class, scope: Scope) -> Self {
+        Self { class, scope, named_limit: false, told_from: Duration::ZERO }
+    }
 }
 
 /// Classes a failure: the provider's own rules first, then the table, first hit wins.
 pub fn classify(signals: &Signals, policy: ErrorPolicy, rules: &[OwnRule]) -> Verdict {
     if signals.transport == Some(Transport::ClientGone) {
-        return Verdict { class: Class::Cancelled, scope: Scope::Bucket, named_limit: false };
+        return Verdict::of(Class::Cancelled, Scope::Bucket);
     }
     if let Some(rule) = rules.iter().find(|rule| rule.matches(signals)) {
         let scope = match rule.class {
             Class::Auth | Class::Billing => Scope::Connection,
             _ => Scope::Bucket,
         };
-        return Verdict { class: rule.class, scope, named_limit: signals.limit_at_zero };
+        return Verdict { named_limit: signals.limit_at_zero, ..Verdict::of(rule.class, scope) };
     }
     table::look_up(signals, policy)
 }

@@ -36,6 +36,8 @@ mod ops;
 mod refusals;
 #[path = "scenarios/rpm.rs"]
 mod rpm;
+#[path = "scenarios/sdk.rs"]
+mod sdk;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]

@@ -13,14 +13,15 @@ use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::Fall;
 use super::authenticate::{Known, Read};
 use super::journey::Journey;
 use super::plan::Ladder;
 use super::settle::{Facts, Open};
 use super::tally;
-use super::{Fall, Wanted};
 use crate::app::Shared;
 use crate::catalog::{Model, Owner};
+use crate::dialect::wanted::Wanted;
 use crate::error::{KeyFault, KeyLimit, Refusal};
 
 /// A message that somebody may try again can be lost; after this long one asks anyway.
@@ -81,9 +82,9 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
                 request: ask.request,
                 model: ask.model,
                 span: ask.span,
-                dialect: asked.wanted.dialect.as_str(),
+                dialect: asked.wanted.api().dialect().as_str(),
             };
-            let open = Open::new(Arc::clone(app), facts, asked.wanted.peek.prompt_chars);
+            let open = Open::new(Arc::clone(app), facts, asked.wanted.look().prompt_chars);
             Ok(Admission::Admitted(Box::new(open)))
         }
         Admit::Changed => Ok(Admission::Stale),
@@ -176,7 +177,7 @@ pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
 /// Checks what needs no counter: the model is one of the key's, somebody serves it to this key, and it can be paid. Answers what
 /// is held for it.
 fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
-    let name = &asked.wanted.peek.model;
+    let name = &asked.wanted.look().model;
     if !allowed(&caller.rights.models, name, &asked.model.name) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
     }
@@ -204,7 +205,7 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
 }
 
 /// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
-fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
+pub(super) fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
     let matches = |pattern: &ModelPattern| {
         pattern.matches(model) || ModelName::parse(asked).is_ok_and(|name| pattern.matches(&name))
     };
@@ -212,8 +213,8 @@ fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
 }
 
 fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
-    let output = wanted.peek.max_output_tokens.unwrap_or(DEFAULT_OUTPUT).saturating_mul(wanted.peek.choices);
-    tally::upper_bound(price, wanted.peek.prompt_chars, output)
+    let output = wanted.look().max_output_tokens.unwrap_or(DEFAULT_OUTPUT).saturating_mul(wanted.look().choices);
+    tally::upper_bound(price, wanted.look().prompt_chars, output)
 }
 
 /// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.
@@ -230,13 +231,12 @@ fn now_ms() -> i64 {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use http::HeaderMap;
     use shared::state::records::{KeyRights, MoneyLimit, Overdraft};
 
     use super::*;
     use crate::catalog::tests::catalog;
-    use crate::dialect::Dialect;
-    use crate::dialect::openai::request::peek;
+    use crate::dialect::Api;
+    use crate::dialect::wanted::Entry;
     use crate::flow::plan::{Means, Platform, plan};
 
     const FILE: &str = "
@@ -269,9 +269,8 @@ accounts: [{id: acme}]
     fn hold(caller: &CallerRecord, model: &str, fields: &str, platform: Platform) -> Result<Hold, Refusal> {
         let body = format!(r#"{{"model":"{model}"{fields},"messages":[{{"role":"user","content":"{:72}"}}]}}"#, "hi");
         let body = Bytes::from(body);
-        let peek = peek(&body).unwrap();
-        assert_eq!(peek.prompt_chars, 100);
-        let wanted = Wanted { dialect: Dialect::OpenAi, peek, body, forwarded: HeaderMap::new() };
+        let wanted = Wanted::read(Entry::at(Api::Chat), body).unwrap();
+        assert_eq!(wanted.look().prompt_chars, 100);
         let catalog = catalog(FILE);
         let model = catalog.model(model).unwrap();
         let ladder = plan(&catalog, Means { account: &caller.account, byok: &[], platform }, model);

@@ -7,17 +7,18 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Response, Url};
 use shared::config::Timeouts;
 use shared::failure::{self, Effect, Told, Transport, Verdict};
+use shared::ids::RequestId;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::Wanted;
 use super::plan::Rung;
 use crate::catalog::Connection;
-use crate::dialect::openai::stream::{CallerModel, Piece, StreamState};
-use crate::dialect::openai::{error, request, response, stream};
-use crate::dialect::{Answer, UsageChunk};
-use crate::error::UpstreamError;
-use crate::upstream::client::{Call, Client, TransportError};
+use crate::dialect::translate::{Fed, StreamTranslation, WholeAnswer};
+use crate::dialect::wanted::{UpstreamCall, Wanted};
+use crate::dialect::{Answer, Dialect};
+use crate::error::{BadRequest, UpstreamError};
+use crate::upstream::client::{Call, Client};
+use crate::upstream::google_token::TokenError;
 use crate::upstream::sse::Scanner;
 use crate::upstream::told_time;
 
@@ -37,6 +38,8 @@ pub enum Attempted {
     Answers(Box<Committed>),
     /// It failed; nothing has reached the caller.
     Failed(Box<Failure>),
+    /// The upstream's dialect cannot say what the caller wants: nothing was sent.
+    Inexpressible(BadRequest),
     /// The caller hung up.
     Gone,
 }
@@ -67,12 +70,7 @@ pub struct Committed {
 #[derive(Debug)]
 pub enum Body {
     /// All of it, as the caller gets it.
-    Whole {
-        /// The body.
-        bytes: Bytes,
-        /// What it was found to be.
-        whole: response::Whole,
-    },
+    Whole(WholeAnswer),
     /// Its beginning, and the rest as it comes.
     Stream(Box<OpenStream>),
 }
@@ -84,31 +82,10 @@ pub struct OpenStream {
     pub response: Response,
     /// Cuts it into events.
     pub scanner: Scanner,
-    /// Follows them.
-    pub state: StreamState,
-    /// Writes them for the caller.
-    pub writer: Writer,
+    /// Makes the caller's events of them.
+    pub translation: Box<dyn StreamTranslation>,
     /// What the caller gets at commit: the events held back, and the first content.
-    pub first: Bytes,
-}
-
-/// How the caller gets the events.
-#[derive(Debug, Clone)]
-pub struct Writer {
-    model: CallerModel,
-    usage_chunk: UsageChunk,
-}
-
-impl Writer {
-    /// For a caller who named the model like this and wants the usage chunk or not.
-    pub fn new(model: CallerModel, usage_chunk: UsageChunk) -> Self {
-        Self { model, usage_chunk }
-    }
-
-    /// One event as the caller gets it; `None` if it does not.
-    pub fn write(&self, data: &[u8], chunk: &stream::Chunk) -> Option<Bytes> {
-        stream::write(data, chunk, &self.model, self.usage_chunk)
-    }
+    pub first: Fed,
 }
 
 /// What all attempts of one request share.
@@ -118,6 +95,8 @@ pub struct Exchange<'a> {
     pub client: &'a Client,
     /// The request as the caller put it.
     pub wanted: &'a Wanted,
+    /// Its id.
+    pub request: &'a RequestId,
     /// The clocks of one call.
     pub timeouts: &'a Timeouts,
     /// When the whole request must be over.
@@ -128,13 +107,24 @@ pub struct Exchange<'a> {
 
 /// Calls one rung. The request is made afresh from the caller's own bytes, so every attempt sends what an only one would.
 pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
+    let connection = &rung.serving.connection;
+    if let Some(body) = exchange.wanted.local_answer(connection.dialect) {
+        let answer = WholeAnswer { body, usage: None, output_chars: 0 };
+        let (first_token, headers) = (Duration::ZERO, HeaderMap::new());
+        return Attempted::Answers(Box::new(Committed { first_token, headers, body: Body::Whole(answer) }));
+    }
+    let made = exchange.wanted.call(connection.dialect, &rung.serving.upstream_model, exchange.request.as_str());
+    let made = match made {
+        Ok(made) => made,
+        Err(bad) => return Attempted::Inexpressible(bad),
+    };
     let outcome = tokio::select! {
-        outcome = exchange.commit(rung) => outcome,
+        outcome = exchange.commit(connection, made) => outcome,
         () = exchange.gone.cancelled() => return Attempted::Gone,
     };
     match outcome {
         Ok(committed) => Attempted::Answers(Box::new(committed)),
-        Err(failed) => Attempted::Failed(Box::new(failed.class(&rung.serving.connection))),
+        Err(failed) => Attempted::Failed(Box::new(failed.class(connection))),
     }
 }
 
@@ -145,8 +135,9 @@ pub struct Failed {
     told: Option<Told>,
 }
 
-impl From<Transport> for Failed {
-    fn from(transport: Transport) -> Self {
+impl Failed {
+    /// A failure of the transport to an upstream of this dialect.
+    pub fn of(dialect: Dialect, transport: Transport) -> Self {
         let reason = match transport {
             Transport::Connect => "no connection could be made",
             Transport::Reset => "the connection broke",
@@ -158,7 +149,7 @@ impl From<Transport> for Failed {
             Transport::NotTheFormat | Transport::ErrorInSuccess => "the answer was not in the asked format",
             Transport::ClientGone => "the caller went away",
         };
-        Self { error: Box::new(error::broken(transport, reason)), told: None }
+        Self { error: Box::new(dialect.broken(transport, reason)), told: None }
     }
 }
 
@@ -182,48 +173,61 @@ impl Failed {
 }
 
 impl Exchange<'_> {
-    async fn commit(&self, rung: &Rung) -> Result<Committed, Failed> {
+    async fn commit(&self, connection: &Connection, made: UpstreamCall) -> Result<Committed, Failed> {
+        let dialect = connection.dialect;
         let began = Instant::now();
+        let failed = |transport| Failed::of(dialect, transport);
         let first_token = (began + self.timeouts.first_token).min(self.deadline);
-        let sent = self.client.send(self.call(rung)?);
-        let response = timeout_at(first_token, sent).await.map_err(|_| Transport::FirstTokenTimeout)?;
-        let response = response.map_err(|error| match error {
-            TransportError::Connect => Transport::Connect,
-            TransportError::Reset => Transport::Reset,
-        })?;
+        let sent = async {
+            let call = self.call(connection, made).await?;
+            self.client.send(call).await.map_err(failed)
+        };
+        let response = timeout_at(first_token, sent).await.map_err(|_| failed(Transport::FirstTokenTimeout))??;
         if response.status() != StatusCode::OK {
-            return Err(error_answer(response).await);
+            if response.status() == StatusCode::UNAUTHORIZED {
+                connection.refused().await;
+            }
+            return Err(error_answer(dialect, response).await);
         }
         let headers = shown(response.headers());
-        let body = match self.wanted.peek.answer {
-            Answer::Whole => self.whole(response).await?,
-            Answer::Stream => self.open(response, first_token).await?,
+        let body = match self.wanted.look().answer {
+            Answer::Whole => Body::Whole(self.whole(dialect, response).await?),
+            Answer::Stream => Body::Stream(Box::new(self.open(dialect, response, first_token).await?)),
         };
         Ok(Committed { first_token: began.elapsed(), headers, body })
     }
 
-    /// The upstream call of a rung: the connection's credential, the caller's body.
-    fn call(&self, rung: &Rung) -> Result<Call, Failed> {
-        let connection = &rung.serving.connection;
-        let url = Url::parse(&format!("{}/chat/completions", connection.base_url)).map_err(|_| Transport::Connect)?;
-        let mut headers = connection.credential.clone();
+    /// The call with the connection's credential.
+    async fn call(&self, connection: &Connection, made: UpstreamCall) -> Result<Call, Failed> {
+        let url = Url::parse(&format!("{}{}", connection.base_url, made.path))
+            .map_err(|_| Failed::of(connection.dialect, Transport::Connect))?;
+        let mut headers = made.headers;
+        let (name, value) = connection.proof(self.client).await.map_err(|error| {
+            tracing::warn!(connection = %connection.id, %error, "no access token");
+            match error {
+                // As the upstream would say it of the token we cannot get.
+                TokenError::Refused(_) => {
+                    Failed { error: Box::new(connection.dialect.read_error(401, b"")), told: None }
+                }
+                TokenError::Away => Failed::of(connection.dialect, Transport::Connect),
+            }
+        })?;
+        headers.insert(name, value);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("headgate/", env!("CARGO_PKG_VERSION"))));
-        let accept = match self.wanted.peek.answer {
+        let accept = match self.wanted.look().answer {
             Answer::Whole => "application/json",
             Answer::Stream => "text/event-stream",
         };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        headers.extend(self.wanted.forwarded.clone());
-        let body = request::splice(&self.wanted.body, &self.wanted.peek, &rung.serving.upstream_model);
-        Ok(Call { url, headers, body })
+        Ok(Call { url, headers, body: made.body })
     }
 
-    async fn whole(&self, mut response: Response) -> Result<Body, Failed> {
+    async fn whole(&self, dialect: Dialect, mut response: Response) -> Result<WholeAnswer, Failed> {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        while let Some(chunk) = self.next_chunk(&mut response).await? {
+        while let Some(chunk) = self.next_chunk(&mut response).await.map_err(|error| Failed::of(dialect, error))? {
             if first.is_empty() {
                 first = chunk;
                 continue;
@@ -232,14 +236,12 @@ impl Exchange<'_> {
                 rest.extend_from_slice(&first);
             }
             if rest.len() + chunk.len() > ANSWER_MAX {
-                return Err(Transport::NotTheFormat.into());
+                return Err(Failed::of(dialect, Transport::NotTheFormat));
             }
             rest.extend_from_slice(&chunk);
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        let whole = response::read(content_type(&response), &bytes)?;
-        let bytes = response::splice_model(&bytes, &whole, &self.wanted.peek.model);
-        Ok(Body::Whole { bytes, whole })
+        Ok(self.wanted.whole(dialect, content_type(&response), &bytes, self.request.as_str())?)
     }
 
     async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Transport> {
@@ -254,72 +256,80 @@ impl Exchange<'_> {
     }
 
     /// Reads a stream up to its first content; what came before is held back, so that a failure until then can still move on.
-    async fn open(&self, mut response: Response, first_token: Instant) -> Result<Body, Failed> {
+    async fn open(&self, dialect: Dialect, mut response: Response, first_token: Instant) -> Result<OpenStream, Failed> {
         if content_type(&response).is_some_and(|kind| !kind.starts_with("text/event-stream")) {
-            return Err(not_a_stream(response).await);
+            return Err(self.not_a_stream(dialect, response).await);
         }
+        let failed = |transport| Failed::of(dialect, transport);
         let mut scanner = Scanner::new();
-        let mut state = StreamState::new();
-        let writer = Writer::new(CallerModel::new(&self.wanted.peek.model), self.wanted.peek.usage_chunk);
-        let mut held = BytesMut::new();
+        let mut translation = self.wanted.stream(dialect, self.request.as_str());
+        let mut held = Held::default();
         loop {
-            while let Some(event) = scanner.next().map_err(|_| Transport::NotTheFormat)? {
-                match state.read(event.name.as_deref(), &event.data) {
-                    Piece::Nothing => {}
-                    // An answer may be empty and say so properly; one that says nothing at all is none.
-                    Piece::Done if state.has_ended() => {
-                        held.extend_from_slice(&stream::DONE);
-                        return Ok(opened(response, scanner, state, writer, held));
-                    }
-                    Piece::Done => return Err(Transport::Empty.into()),
-                    Piece::Error(error) => return Err(error.into()),
-                    Piece::Chunk(chunk) => {
-                        if let Some(event) = writer.write(&event.data, &chunk) {
-                            held.extend_from_slice(&event);
-                        }
-                        if chunk.content {
-                            return Ok(opened(response, scanner, state, writer, held));
-                        }
-                        if held.len() > HELD_MAX {
-                            return Err(Transport::NotTheFormat.into());
-                        }
-                    }
+            while let Some(event) = scanner.next().map_err(|_| failed(Transport::NotTheFormat))? {
+                let fed = translation.event(event.name.as_deref(), &event.data)?;
+                let commits = fed.content || fed.done;
+                held.add(fed);
+                if commits {
+                    return Ok(OpenStream { response, scanner, translation, first: held.fed });
+                }
+                if held.fed.out.len() > HELD_MAX {
+                    return Err(failed(Transport::NotTheFormat));
                 }
             }
             match timeout_at(first_token, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => scanner.push(chunk),
-                Ok(Ok(None)) if state.has_ended() => return Ok(opened(response, scanner, state, writer, held)),
-                Ok(Ok(None)) => return Err(Transport::Empty.into()),
-                Ok(Err(_)) => return Err(Transport::Reset.into()),
-                Err(_) => return Err(Transport::FirstTokenTimeout.into()),
+                Ok(Ok(None)) => {
+                    held.add(translation.end()?);
+                    return Ok(OpenStream { response, scanner, translation, first: held.fed });
+                }
+                Ok(Err(_)) => return Err(failed(Transport::Reset)),
+                Err(_) => return Err(failed(Transport::FirstTokenTimeout)),
             }
+        }
+    }
+
+    /// A stream was asked for and something else came: an error in a 200, or a page of a proxy.
+    async fn not_a_stream(&self, dialect: Dialect, response: Response) -> Failed {
+        let kind = content_type(&response).map(str::to_owned);
+        let body = error_body(response).await;
+        match self.wanted.whole(dialect, kind.as_deref(), &body, self.request.as_str()) {
+            Ok(_) => Failed::of(dialect, Transport::NotTheFormat),
+            Err(error) => error.into(),
         }
     }
 }
 
-fn opened(response: Response, scanner: Scanner, state: StreamState, writer: Writer, held: BytesMut) -> Body {
-    Body::Stream(Box::new(OpenStream { response, scanner, state, writer, first: held.freeze() }))
+/// What is held back until commit.
+#[derive(Debug, Default)]
+struct Held {
+    fed: Fed,
+}
+
+impl Held {
+    fn add(&mut self, next: Fed) {
+        self.fed.out = if self.fed.out.is_empty() {
+            next.out
+        } else {
+            let mut out = BytesMut::from(self.fed.out.as_ref());
+            out.extend_from_slice(&next.out);
+            out.freeze()
+        };
+        self.fed.content |= next.content;
+        self.fed.chars += next.chars;
+        self.fed.usage = next.usage.or(self.fed.usage);
+        self.fed.done |= next.done;
+    }
 }
 
 fn content_type(response: &Response) -> Option<&str> {
     response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
 }
 
-/// A stream was asked for and something else came: an error in a 200, or a page of a proxy.
-async fn not_a_stream(response: Response) -> Failed {
-    let kind = content_type(&response).map(str::to_owned);
-    let body = error_body(response).await;
-    match response::read(kind.as_deref(), &body) {
-        Ok(_) => Transport::NotTheFormat.into(),
-        Err(error) => error.into(),
-    }
-}
-
-async fn error_answer(response: Response) -> Failed {
+async fn error_answer(dialect: Dialect, response: Response) -> Failed {
     let status = response.status();
     let headers = response.headers().clone();
     let body = error_body(response).await;
-    let mut error = error::read(Some(status.as_u16()), &body);
+    let mut error = dialect.read_error(status.as_u16(), &body);
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
     let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, jiff::Timestamp::now().as_second());
     Failed { error: Box::new(error), told }

@@ -194,11 +194,12 @@ impl<'a> Walk<'a> {
     async fn call(&mut self, rung: &'a Rung, held: Held) -> Result<Result<Box<Answered>, Effect>, Fall> {
         let connection = &rung.serving.connection;
         let began = Instant::now();
+        let operation = self.climb.exchange.wanted.api().operation();
         let span = tracing::info_span!(
             "attempt",
             otel.kind = "client",
-            otel.name = format_args!("chat {}", rung.serving.upstream_model),
-            gen_ai.operation.name = "chat",
+            otel.name = format_args!("{operation} {}", rung.serving.upstream_model),
+            gen_ai.operation.name = operation,
             gen_ai.provider.name = %connection.provider,
             gen_ai.request.model = %rung.serving.upstream_model,
             headgate.connection = %connection.id,
@@ -213,6 +214,7 @@ impl<'a> Walk<'a> {
                 held.committed();
                 Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
             }
+            Attempted::Inexpressible(bad) => Err(Refusal::BadRequest(bad).into()),
             Attempted::Gone => {
                 self.tried(rung, Class::Cancelled.as_str(), &span);
                 Err(Fall::Gone)

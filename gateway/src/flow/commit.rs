@@ -12,6 +12,7 @@ use super::settle::Open;
 use super::tally::Served;
 use crate::app::Shared;
 use crate::catalog::Owner;
+use crate::dialect::gemini::stream::Framing;
 
 const MODEL: HeaderName = HeaderName::from_static("x-headgate-model");
 const CONNECTION: HeaderName = HeaderName::from_static("x-headgate-connection");
@@ -32,20 +33,24 @@ pub fn commit(app: &Shared, answered: Answered, open: Open, journey: &Journey, e
     put(&mut headers, MODEL, rung.model.name.as_str());
     put(&mut headers, CONNECTION, connection.id.as_str());
     let (kind, body) = match committed.body {
-        Body::Whole { bytes, whole } => {
-            open.tally().delivered(whole.output_chars);
-            if let Some(tokens) = whole.usage {
+        Body::Whole(answer) => {
+            open.tally().delivered(answer.output_chars);
+            if let Some(tokens) = answer.usage {
                 open.tally().report(tokens);
             }
             open.end(Outcome::Ok);
             held.succeeded(committed.first_token);
-            ("application/json", bytes.into())
+            ("application/json", answer.body.into())
         }
         Body::Stream(stream) => {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
+            let kind = match ends.framing {
+                Framing::Sse => "text/event-stream; charset=utf-8",
+                Framing::Array => "application/json",
+            };
             let relay = Relay::new(*stream, open, held, ends.of(rung, committed.first_token));
-            ("text/event-stream; charset=utf-8", relay.into_body())
+            (kind, relay.into_body())
         }
     };
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -20,8 +20,9 @@ use super::held::Held;
 use super::plan::Rung;
 use super::record::mark;
 use super::settle::Open;
-use crate::dialect::Dialect;
-use crate::dialect::openai::stream::{DONE, Piece};
+use crate::dialect::Api;
+use crate::dialect::gemini::stream::Framing;
+use crate::dialect::translate::Fed;
 use crate::error::{After, Failed as Told, Fault, Refusal};
 
 /// After the last event an upstream gets so long to end its response properly, so that its connection can be used again.
@@ -33,8 +34,10 @@ const UNREAD: Duration = Duration::from_secs(1);
 /// What can end a stream besides its upstream.
 #[derive(Debug, Clone)]
 pub struct Ends {
-    /// The caller's dialect: error events are in it.
-    pub dialect: Dialect,
+    /// What the caller speaks to: error events are in its form.
+    pub api: Api,
+    /// How a Gemini caller wants its stream.
+    pub framing: Framing,
     /// The clocks of one call.
     pub timeouts: Timeouts,
     /// When the whole request must be over.
@@ -94,7 +97,7 @@ enum Last {
     Nothing,
     /// Content.
     Content,
-    /// `[DONE]`.
+    /// The end of a whole answer.
     Done,
     /// An error event.
     Error,
@@ -131,7 +134,7 @@ impl Slot {
 impl Relay {
     /// Begins with the events that were held back until commit.
     pub fn new(stream: OpenStream, open: Open, held: Held, source: Source) -> Self {
-        if let Some(tokens) = stream.state.usage() {
+        if let Some(tokens) = stream.first.usage {
             open.tally().report(tokens);
         }
         let alarm = Box::pin(sleep_until((Instant::now() + source.ends.timeouts.idle).min(source.ends.deadline)));
@@ -177,16 +180,9 @@ impl Relay {
             }
             match self.receive().await {
                 Next::Chunk(chunk) => self.stream.scanner.push(chunk),
-                Next::End if self.stream.state.is_complete() => {
-                    self.complete();
-                    return Some(DONE);
-                }
-                Next::End => return Some(self.broken(Transport::Truncated.into())),
-                // Every choice was ended: only the farewell is missing, and that we can say ourselves.
-                Next::Broken(_) if self.stream.state.has_ended() => {
-                    self.complete();
-                    return Some(DONE);
-                }
+                Next::End => return Some(self.end(None)),
+                // The answer is whole: only its farewell is missing, and that we can say ourselves.
+                Next::Broken(failed) if self.stream.translation.is_whole() => return Some(self.end(Some(failed))),
                 Next::Broken(failed) => return Some(self.broken(failed)),
                 Next::Cut => return Some(self.cut()),
             }
@@ -196,53 +192,66 @@ impl Relay {
     /// What was held back. Only now it counts as delivered: a caller that left before is not charged for it.
     fn first(&mut self) -> Bytes {
         self.last = Last::Content;
+        let first = std::mem::take(&mut self.stream.first);
         if let Some((open, _)) = &self.held {
-            open.deliver(self.stream.state.chars());
+            open.deliver(first.chars);
         }
-        if self.stream.state.is_done() {
+        if first.done {
             self.complete();
         }
-        std::mem::take(&mut self.stream.first)
+        first.out
+    }
+
+    /// The upstream's response is over, well or not: what its dialect still has to say, or that the answer was not whole.
+    fn end(&mut self, broken: Option<Failed>) -> Bytes {
+        match self.stream.translation.end() {
+            Ok(fed) => {
+                let out = self.count(fed);
+                self.complete();
+                out
+            }
+            Err(error) => self.broken(broken.unwrap_or_else(|| error.into())),
+        }
+    }
+
+    /// Counts what goes to the caller.
+    fn count(&self, fed: Fed) -> Bytes {
+        if let Some((open, _)) = &self.held {
+            open.tally().delivered(fed.chars);
+            if let Some(tokens) = fed.usage {
+                open.tally().report(tokens);
+            }
+        }
+        fed.out
     }
 
     /// All whole events that have arrived, as the caller gets them; what breaks the stream is kept until they are sent.
     fn events(&mut self) -> Bytes {
         let mut one = Bytes::new();
         let mut many = BytesMut::new();
-        let stream = &mut self.stream;
         while self.failed.is_none() && self.last == Last::Content {
-            let event = match stream.scanner.next() {
+            let event = match self.stream.scanner.next() {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
                 Err(_) => {
-                    self.failed = Some(Transport::NotTheFormat.into());
+                    self.failed = Some(self.failure(Transport::NotTheFormat));
                     break;
                 }
             };
-            let written = match stream.state.read(event.name.as_deref(), &event.data) {
-                Piece::Nothing => continue,
-                Piece::Error(error) => {
+            let fed = match self.stream.translation.event(event.name.as_deref(), &event.data) {
+                Ok(fed) => fed,
+                Err(error) => {
                     self.failed = Some(error.into());
                     break;
                 }
-                Piece::Done => {
-                    self.last = Last::Done;
-                    DONE
-                }
-                Piece::Chunk(chunk) => {
-                    if let Some((open, _)) = &self.held {
-                        open.tally().delivered(chunk.chars);
-                        if let Some(tokens) = chunk.usage {
-                            open.tally().report(tokens);
-                        }
-                    }
-                    let Some(written) = stream.writer.write(&event.data, &chunk) else { continue };
-                    written
-                }
             };
+            if fed.done {
+                self.last = Last::Done;
+            }
+            let written = self.count(fed);
             if one.is_empty() && many.is_empty() {
                 one = written;
-            } else {
+            } else if !written.is_empty() {
                 if many.is_empty() {
                     many.extend_from_slice(&std::mem::take(&mut one));
                 }
@@ -255,7 +264,12 @@ impl Relay {
         if many.is_empty() { one } else { many.freeze() }
     }
 
+    fn failure(&self, transport: Transport) -> Failed {
+        Failed::of(self.source.rung.serving.connection.dialect, transport)
+    }
+
     async fn receive(&mut self) -> Next {
+        let dialect = self.source.rung.serving.connection.dialect;
         let Ends { timeouts, deadline, .. } = &self.source.ends;
         let silent = (Instant::now() + timeouts.idle).min(*deadline);
         loop {
@@ -264,17 +278,16 @@ impl Relay {
                 chunk = self.stream.response.chunk() => return match chunk {
                     Ok(Some(chunk)) => Next::Chunk(chunk),
                     Ok(None) => Next::End,
-                    Err(_) => Next::Broken(Transport::Reset.into()),
+                    Err(_) => Next::Broken(Failed::of(dialect, Transport::Reset)),
                 },
                 () = &mut self.cut => return Next::Cut,
                 // Set at an earlier event, it may ring too soon; never too late, for `silent` only grows up to the deadline.
                 () = &mut self.alarm => {
                     let now = Instant::now();
-                    if now >= *deadline {
-                        return Next::Broken(Transport::TotalTimeout.into());
-                    }
                     if now >= silent {
-                        return Next::Broken(Transport::IdleTimeout.into());
+                        let late = now >= *deadline;
+                        let silence = if late { Transport::TotalTimeout } else { Transport::IdleTimeout };
+                        return Next::Broken(Failed::of(dialect, silence));
                     }
                     self.alarm.as_mut().reset(silent);
                 }
@@ -328,7 +341,7 @@ impl Relay {
 
     fn error_event(&mut self, fault: &Fault) -> Bytes {
         self.last = Last::Error;
-        self.source.ends.dialect.error_event(fault)
+        self.source.ends.api.error_event(fault, self.source.ends.framing)
     }
 }
 

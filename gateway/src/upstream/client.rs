@@ -4,8 +4,9 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::{Request, Response, Url};
+use shared::failure::Transport;
 
 /// One upstream call, ready to send.
 #[derive(Debug)]
@@ -18,19 +19,9 @@ pub struct Call {
     pub body: Bytes,
 }
 
-/// How a transport failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransportError {
-    /// No connection: refused, DNS, TLS.
-    Connect,
-    /// The connection broke.
-    Reset,
-}
-
-impl From<&reqwest::Error> for TransportError {
-    fn from(error: &reqwest::Error) -> Self {
-        if error.is_connect() { Self::Connect } else { Self::Reset }
-    }
+/// How the transport failed: no connection at all, or one that broke.
+fn transport(error: &reqwest::Error) -> Transport {
+    if error.is_connect() { Transport::Connect } else { Transport::Reset }
 }
 
 /// The upstream HTTP client: pooled connections, no redirects, no decompression.
@@ -51,14 +42,23 @@ impl Client {
             .map(Self)
     }
 
+    /// Posts a form, for exchanges with token servers.
+    pub async fn post_form(&self, url: Url, form: &str) -> Result<Response, Transport> {
+        let mut request = Request::new(Method::POST, url);
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        *request.body_mut() = Some(form.to_owned().into());
+        self.0.execute(request).await.map_err(|error| transport(&error))
+    }
+
     /// Sends a call; returns when the response's head is there. Cancelled by dropping the future, its body by dropping that.
-    pub async fn send(&self, call: Call) -> Result<Response, TransportError> {
+    pub async fn send(&self, call: Call) -> Result<Response, Transport> {
         let mut request = Request::new(Method::POST, call.url);
         *request.headers_mut() = call.headers;
         *request.body_mut() = Some(call.body.into());
         self.0.execute(request).await.map_err(|error| {
             tracing::debug!(cause = error.source().map(tracing::field::display), "upstream transport failed");
-            TransportError::from(&error)
+            transport(&error)
         })
     }
 }

@@ -90,8 +90,9 @@ impl Effect {
 }
 
 /// The consequences of a failure, from the failure table. A told time only lengthens or shortens a lock, it never makes one:
-/// the classes without a lock have none whatever the upstream said.
+/// the classes without a lock have none whatever the upstream said. One too short for what the failure named counts as not told.
 pub fn effect(verdict: &Verdict, told: Option<Told>, owner: Owner, policy: ErrorPolicy) -> Effect {
+    let told = told.filter(|told| told.wait >= verdict.told_from);
     let lock = |default: LockLength| Lock {
         scope: told.map_or(verdict.scope, |told| told.scope.max(verdict.scope)),
         length: told.map_or(default, |told| LockLength::Told(told.wait)),

@@ -1,5 +1,7 @@
 //! The table of signals: what providers send, and which class it is. Read from top to bottom, first hit wins.
 
+use std::time::Duration;
+
 use super::{Class, ErrorPolicy, Family, Scope, Signals, Verdict};
 use Class::{Auth, Billing, Capacity, ClientError, ContextLength, ModelMissing, RateLimited, Refused, Unavailable};
 use Scope::{Bucket, Connection};
@@ -18,10 +20,12 @@ struct Row {
     scope: Scope,
     /// The row means that a limit of this credential was named.
     named: bool,
+    /// A shorter told time is not about what this row names.
+    told_from: Duration,
 }
 
 const fn row(status: &'static [u16], class: Class, scope: Scope) -> Row {
-    Row { family: None, status, words: &[], said: &[], class, scope, named: false }
+    Row { family: None, status, words: &[], said: &[], class, scope, named: false, told_from: Duration::ZERO }
 }
 
 impl Row {
@@ -39,6 +43,10 @@ impl Row {
 
     const fn named(self) -> Self {
         Self { named: true, ..self }
+    }
+
+    const fn told_from(self, told_from: Duration) -> Self {
+        Self { told_from, ..self }
     }
 
     fn fits(&self, signals: &Signals) -> bool {
@@ -93,12 +101,24 @@ static ROWS: &[Row] = &[
         "billing disabled",
         "insufficient balance",
         "insufficient credits",
-        "extra usage*required for long context",
-        "usage credits*required for long context",
     ]),
+    // Only long contexts cost extra there: the account has money for the others.
+    row(&[400, 402, 403, 429], Billing, Bucket)
+        .said(&["extra usage*required for long context", "usage credits*required for long context"]),
     row(&[429], Billing, Connection).family(Family::Google).said(&["spending cap", "prepay", "spend limit"]),
-    row(&[429, 499, 503], Billing, Bucket).family(Family::Google).said(&["limit: 0"]),
+    // No quota at all: waiting never helps, whatever the upstream tells.
+    row(&[429, 499, 503], Billing, Bucket)
+        .family(Family::Google)
+        .words(&["quota_is_zero"])
+        .said(&["limit: 0"])
+        .told_from(Duration::MAX),
     row(&[402], Billing, Connection),
+    // Google tells the wait of the minute limit beside a used-up daily quota.
+    row(&[429], Billing, Bucket)
+        .family(Family::Google)
+        .words(&["quota_per_day", "dailylimitexceeded"])
+        .said(&["per day", "per-day", "perday", "daily limit", "daily quota"])
+        .told_from(Duration::from_hours(1)),
     row(&[429], Billing, Bucket).words(&["quota_exhausted"]).said(&[
         "per day",
         "(rpd)",
@@ -191,6 +211,17 @@ static ROWS: &[Row] = &[
             "deactivated",
             "disabled",
         ]),
+    // Google says "resource has been exhausted" for its own shortage and for a limit of the credential; these words tell the limit.
+    row(&[429], RateLimited, Bucket)
+        .family(Family::Google)
+        .words(&[
+            "quota_per_minute",
+            "quota_failure",
+            "rate_limit_exceeded",
+            "ratelimitexceeded",
+            "userratelimitexceeded",
+        ])
+        .named(),
     // Shared capacity.
     row(OVERLOAD, Capacity, Bucket)
         .words(&[
@@ -218,10 +249,19 @@ static ROWS: &[Row] = &[
             "resource has been exhausted",
         ]),
     row(&[529], Capacity, Bucket),
+    row(ANY, Capacity, Bucket).words(&["overloaded_error"]),
     // What this credential may send.
     row(&[429], RateLimited, Connection).words(&["usage_limit_reached"]).named(),
     row(&[429], RateLimited, Bucket)
-        .words(&["rate_limit_exceeded", "requests", "tokens", "input_tokens", "output_tokens", "ratelimitreached"])
+        .words(&[
+            "rate_limit_exceeded",
+            "requests",
+            "tokens",
+            "input_tokens",
+            "output_tokens",
+            "ratelimitreached",
+            "retry_info",
+        ])
         .said(&[
             "per minute",
             "per-minute",
@@ -250,8 +290,9 @@ pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
             class: row.class,
             scope: row.scope,
             named_limit: row.class == RateLimited && (row.named || signals.limit_at_zero),
+            told_from: row.told_from,
         },
-        None => Verdict { class: by_status(signals), scope: Bucket, named_limit: false },
+        None => Verdict::of(by_status(signals), Bucket),
     };
     let endpoint_says_no = policy == ErrorPolicy::Sandbox
         && match signals.status {
@@ -259,7 +300,7 @@ pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
             Some(403) => !matches!(found.class, Auth | Billing),
             _ => false,
         };
-    if endpoint_says_no { Verdict { class: ModelMissing, scope: Bucket, named_limit: false } } else { found }
+    if endpoint_says_no { Verdict::of(ModelMissing, Bucket) } else { found }
 }
 
 fn by_status(signals: &Signals) -> Class {

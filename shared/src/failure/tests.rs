@@ -90,6 +90,16 @@ fn other_families_have_rows_of_their_own() {
         (Family::Anthropic, 400, "", "Your credit balance is too low to access the Anthropic API.", Billing),
         (Family::Anthropic, 400, "", "You have reached your specified workspace API usage limits.", Billing),
         (Family::Anthropic, 400, "organization_on_hold", "", Auth),
+        (Family::Anthropic, 400, "", "This organization has been disabled.", Auth),
+        (Family::Anthropic, 400, "workspace_policy_violation", "", Refused),
+        (Family::Anthropic, 400, "", "Invalid `signature` in `thinking` block", ClientError),
+        (Family::Anthropic, 400, "overloaded_error", "", Capacity),
+        (Family::Anthropic, 402, "linked_organization_spend_limit_reached", "", Billing),
+        (Family::Anthropic, 404, "", "Not found", ClientError),
+        (Family::Anthropic, 413, "", "Request exceeds the maximum size", ClientError),
+        (Family::Anthropic, 429, "contract_spend_limit_reached", "", Billing),
+        (Family::Anthropic, 429, "ramp_limit_exceeded", "", Capacity),
+        (Family::Anthropic, 429, "", "Extra usage is required for long context requests.", Billing),
         (Family::Anthropic, 404, "", "model: claude-x", ModelMissing),
         (Family::Anthropic, 429, "enforced_spend_limit_reached", "", Billing),
         (Family::Anthropic, 529, "", "Overloaded", Capacity),
@@ -101,11 +111,50 @@ fn other_families_have_rows_of_their_own() {
         (Family::Google, 429, "QUOTA_EXHAUSTED", "", Billing),
         (Family::Google, 429, "RATE_LIMIT_EXCEEDED", "", RateLimited),
         (Family::Google, 503, "MODEL_CAPACITY_EXHAUSTED", "", Capacity),
+        (Family::Google, 503, "", "The model is overloaded. Please try again later.", Capacity),
         (Family::Google, 499, "", "", Unavailable),
+        (Family::Google, 429, "QUOTA_IS_ZERO", "", Billing),
+        (Family::Google, 429, "QUOTA_PER_DAY", "You exceeded your current quota", Billing),
+        (Family::Google, 429, "DAILYLIMITEXCEEDED", "", Billing),
+        (Family::Google, 429, "QUOTA_PER_MINUTE", "Resource has been exhausted (e.g. check quota).", RateLimited),
+        (Family::Google, 429, "RATE_LIMIT_EXCEEDED", "Resource has been exhausted (e.g. check quota).", RateLimited),
+        (Family::Google, 429, "RETRY_INFO", "Resource has been exhausted (e.g. check quota).", Capacity),
+        (Family::Google, 429, "RETRY_INFO", "", RateLimited),
+        (Family::Google, 429, "", "Exceeded the Provisioned Throughput.", Capacity),
+        (
+            Family::Google,
+            429,
+            "",
+            "Quota exceeded for aiplatform.googleapis.com/online_prediction_requests",
+            RateLimited,
+        ),
+        (Family::Google, 429, "INSUFFICIENT_G1_CREDITS_BALANCE", "", Billing),
+        (Family::Google, 429, "", "Your prepayment credits are depleted.", Billing),
+        (Family::Google, 403, "VALIDATION_REQUIRED", "Verify your account", Auth),
+        (
+            Family::Google,
+            400,
+            "",
+            "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+            ContextLength,
+        ),
+        (Family::Google, 400, "", "User location is not supported for the API use.", Auth),
+        (Family::Google, 400, "", "Project x is not allowed to use Publisher Model y", ModelMissing),
+        (Family::Google, 404, "", "models/x is not found for API version v1beta", ModelMissing),
     ] {
         assert_eq!(of(family, status, code, message), class, "{status} {code} {message}");
     }
     assert_eq!(of(Family::OpenAi, 429, "", "limit: 0"), RateLimited, "a Google row is for Google only");
+}
+
+#[test]
+fn money_for_long_contexts_alone_closes_no_more_than_the_bucket() {
+    let scope = |message| {
+        let signals = Signals { family: Family::Anthropic, ..openai(429, "", "rate_limit_error", message) };
+        classify(&signals, ErrorPolicy::Standard, &[]).scope
+    };
+    assert_eq!(scope("Usage credits are required for long context requests."), Scope::Bucket);
+    assert_eq!(scope("Your credit balance is too low"), Scope::Connection);
 }
 
 #[test]
@@ -185,7 +234,7 @@ fn a_sandbox_endpoint_that_says_403_or_404_lacks_the_model_but_a_refused_credent
 }
 
 fn follows(class: Class, owner: Owner, told: Option<Told>) -> Effect {
-    let verdict = Verdict { class, scope: Scope::Bucket, named_limit: false };
+    let verdict = Verdict::of(class, Scope::Bucket);
     effect(&verdict, told, owner, ErrorPolicy::Standard)
 }
 
@@ -221,14 +270,30 @@ fn a_told_time_sets_the_length_and_can_widen_a_lock_but_never_makes_one() {
     for class in [Capacity, Unavailable, ClientError, ContextLength, Refused, ModelMissing, Cancelled] {
         assert_eq!(follows(class, Owner::Platform, told).lock, None, "{class}");
     }
-    let named = Verdict { class: RateLimited, scope: Scope::Bucket, named_limit: true };
+    let named = Verdict { named_limit: true, ..Verdict::of(RateLimited, Scope::Bucket) };
     let length = effect(&named, None, Owner::Platform, ErrorPolicy::Standard).lock.map(|lock| lock.length);
     assert_eq!(length, Some(LockLength::Default(NAMED_LIMIT_LOCK)));
 }
 
 #[test]
+fn a_wait_told_for_the_minute_is_not_believed_of_a_daily_quota_and_none_of_a_quota_of_zero() {
+    let told = |seconds| Some(Told { wait: Duration::from_secs(seconds), scope: Scope::Bucket });
+    let length = |code: &str, told| {
+        let signals = Signals { family: Family::Google, ..openai(429, code, "", "") };
+        let verdict = classify(&signals, ErrorPolicy::Standard, &[]);
+        effect(&verdict, told, Owner::Platform, ErrorPolicy::Standard).lock.map(|lock| lock.length)
+    };
+    let default = Some(LockLength::Default(BILLING_LOCK));
+    assert_eq!(length("quota_per_day", told(45)), default);
+    assert_eq!(length("quota_per_day", told(51_820)), Some(LockLength::Told(Duration::from_secs(51_820))));
+    assert_eq!(length("quota_is_zero", told(51_820)), default);
+    assert_eq!(length("quota_exhausted", told(45)), Some(LockLength::Told(Duration::from_secs(45))));
+    assert_eq!(length("quota_per_minute", told(45)), Some(LockLength::Told(Duration::from_secs(45))));
+}
+
+#[test]
 fn a_missing_model_moves_to_the_next_endpoint_of_a_sandbox() {
-    let verdict = Verdict { class: ModelMissing, scope: Scope::Bucket, named_limit: false };
+    let verdict = Verdict::of(ModelMissing, Scope::Bucket);
     let found = effect(&verdict, None, Owner::Platform, ErrorPolicy::Sandbox);
     assert_eq!(found, Effect { lock: None, cooldown: Cooldown::Endpoint, next: Next::Endpoint });
     assert!(found.fails_over() && !found.tells_caller());

@@ -1,4 +1,4 @@
-//! The control API of the fake upstream, under `/__fake` on its own port, and the model list.
+//! The control API of the fake upstream, under `/__fake` on its own port, and what services answer beside models' words.
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
@@ -43,6 +43,18 @@ pub(crate) fn models(headers: &HeaderMap, query: &str) -> Value {
     }
     let entry = |id| json!({"id": id, "object": "model", "created": 1_790_000_000, "owned_by": "fake"});
     json!({"object": "list", "data": MODELS.map(entry)})
+}
+
+/// What Google answers around Code Assist: an access token for a refresh token (`ya29.` and the refresh token, so that the log
+/// tells whose it is), and the project of an account.
+pub(crate) fn google(path: &str, body: &str) -> Option<Value> {
+    if path.ends_with("/token") {
+        let refresh = body.split('&').find_map(|pair| pair.strip_prefix("refresh_token=")).unwrap_or_default();
+        return Some(json!({"access_token": format!("ya29.{refresh}"), "expires_in": 3599, "token_type": "Bearer"}));
+    }
+    let tier = json!({"id": "standard-tier", "name": "Standard"});
+    path.ends_with("/v1internal:loadCodeAssist")
+        .then(|| json!({"currentTier": tier, "allowedTiers": [tier], "cloudaicompanionProject": "fake-project"}))
 }
 
 /// Rules as a script gives them: a list, or one alone.

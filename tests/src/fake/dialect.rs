@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::rule::{Finish, Rule, ToolCall, UsageMode};
+use reply::Reply;
+
+use super::rule::Rule;
 
 mod anthropic;
 mod gemini;
 mod openai;
+mod reply;
 mod responses;
 
 /// What a path is for.
@@ -14,6 +17,7 @@ mod responses;
 pub(crate) enum Api {
     Chat,
     Responses,
+    CountResponses,
     Embeddings,
     Messages,
     CountMessages,
@@ -55,31 +59,6 @@ pub(crate) struct Ask {
     body: Value,
 }
 
-/// The answer, before a dialect puts it into words.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reply {
-    id: String,
-    created: u64,
-    model: String,
-    chunks: Vec<String>,
-    tool_call: Option<ToolCall>,
-    finish: Finish,
-    tokens: Tokens,
-    usage: UsageMode,
-    include_usage: bool,
-    role_only_first: bool,
-}
-
-/// Token counts: `prompt` includes `cached` and `cache_write`, `completion` includes `reasoning`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tokens {
-    prompt: u64,
-    cached: u64,
-    cache_write: u64,
-    completion: u64,
-    reasoning: u64,
-}
-
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -101,6 +80,7 @@ pub(crate) enum Answer {
 pub(crate) fn route(path: &str) -> Option<(Api, Option<String>)> {
     for (suffix, api) in [
         ("/chat/completions", Api::Chat),
+        ("/responses/input_tokens", Api::CountResponses),
         ("/responses", Api::Responses),
         ("/embeddings", Api::Embeddings),
         ("/messages/count_tokens", Api::CountMessages),
@@ -134,7 +114,7 @@ impl Ask {
         let model = path_model.unwrap_or_else(|| named(&body)).trim_start_matches("models/").to_owned();
         let (content, tools) = match api {
             Api::Chat | Api::Messages | Api::CountMessages => (required_list(&body, "messages")?, body.get("tools")),
-            Api::Responses | Api::Embeddings => {
+            Api::Responses | Api::CountResponses | Api::Embeddings => {
                 (body.get("input").filter(|input| !input.is_null()).ok_or_else(|| missing("input"))?, body.get("tools"))
             }
             Api::CodeAssist(_) => {
@@ -143,6 +123,11 @@ impl Ask {
             }
             Api::Gemini(GeminiAction::Embed) => (body.get("content").ok_or_else(|| missing("content"))?, None),
             Api::Gemini(GeminiAction::BatchEmbed) => (required_list(&body, "requests")?, None),
+            // A count may be asked of a whole request as well as of its contents.
+            Api::Gemini(GeminiAction::Count) => {
+                let counted = body.get("generateContentRequest").unwrap_or(&body);
+                (required_list(counted, "contents")?, counted.get("tools"))
+            }
             Api::Gemini(_) => (required_list(&body, "contents")?, body.get("tools")),
         };
         if model.is_empty() && !matches!(api, Api::CodeAssist(GeminiAction::Count)) {
@@ -171,6 +156,9 @@ impl Ask {
             (Api::Chat, Some(framing)) => return Answer::Stream(framing, openai::events(&reply)),
             (Api::Responses, None) => responses::unary(&reply),
             (Api::Responses, Some(framing)) => return Answer::Stream(framing, responses::events(&reply)),
+            (Api::CountResponses, _) => {
+                json!({"object": "response.input_tokens", "input_tokens": reply.tokens.prompt})
+            }
             (Api::Embeddings, _) => openai::embeddings(&reply, &self.body),
             (Api::Messages, None) => anthropic::unary(&reply),
             (Api::Messages, Some(framing)) => return Answer::Stream(framing, anthropic::events(&reply)),
@@ -195,7 +183,7 @@ impl Api {
     /// The dialect's error envelope for a status.
     pub(crate) fn error(self, status: u16, message: &str) -> Value {
         match self {
-            Self::Chat | Self::Responses | Self::Embeddings => openai::error(status, message),
+            Self::Chat | Self::Responses | Self::CountResponses | Self::Embeddings => openai::error(status, message),
             Self::Messages | Self::CountMessages => anthropic::error(status, message),
             Self::Gemini(_) | Self::CodeAssist(_) => gemini::error(status, message),
         }
@@ -207,63 +195,24 @@ impl Api {
             Self::Responses | Self::Messages => Some("error"),
             _ => None,
         };
-        let status = if name.is_some() && self == Self::Messages { 529 } else { 503 };
-        let data = data.map_or_else(|| self.error(status, "Overloaded").to_string(), text_of);
+        let usual = match self {
+            // Flat, unlike its unary errors.
+            Self::Responses => {
+                json!({"type": "error", "code": "server_is_overloaded", "message": "Overloaded", "param": null, "sequence_number": 0})
+            }
+            Self::Messages => self.error(529, "Overloaded"),
+            _ => self.error(503, "Overloaded"),
+        };
+        let data = text_of(data.unwrap_or(&usual));
         Event { name, data, content: false }
     }
 
     /// The header that carries the upstream's own request id.
     pub(crate) fn request_id_header(self) -> Option<&'static str> {
         match self {
-            Self::Chat | Self::Responses | Self::Embeddings => Some("x-request-id"),
+            Self::Chat | Self::Responses | Self::CountResponses | Self::Embeddings => Some("x-request-id"),
             Self::Messages | Self::CountMessages => Some("request-id"),
             Self::Gemini(_) | Self::CodeAssist(_) => None,
-        }
-    }
-}
-
-impl Reply {
-    fn new(ask: &Ask, call: u64, rule: &Rule) -> Self {
-        let chunks = chunks(rule, &ask.last_text);
-        let tool_call = rule.tool_call.clone().filter(|_| ask.has_tools);
-        let spoken: usize = match &tool_call {
-            Some(call) => call.name.len() + call.arguments.to_string().len(),
-            None => chunks.iter().map(String::len).sum(),
-        };
-        let set = rule.tokens;
-        let tokens = Tokens {
-            prompt: set.prompt.unwrap_or(ask.prompt_tokens),
-            cached: set.cached.unwrap_or(0),
-            cache_write: set.cache_write.unwrap_or(0),
-            completion: set.completion.unwrap_or_else(|| tokens_of(spoken)),
-            reasoning: set.reasoning.unwrap_or(0),
-        };
-        Self {
-            id: format!("{call:024}"),
-            created: 1_790_000_000 + call,
-            model: ask.model.clone(),
-            chunks: if tool_call.is_some() { Vec::new() } else { chunks },
-            tool_call,
-            finish: rule.finish,
-            tokens,
-            usage: rule.usage,
-            include_usage: ask.include_usage,
-            role_only_first: rule.role_only_first,
-        }
-    }
-
-    fn text(&self) -> String {
-        self.chunks.concat()
-    }
-
-    /// A usage report as the rule bends it; absent: leave it out.
-    fn bend_usage(&self, usage: Value) -> Option<Value> {
-        match self.usage {
-            UsageMode::Normal | UsageMode::Always => Some(usage),
-            UsageMode::None => None,
-            UsageMode::Null => Some(Value::Null),
-            UsageMode::String => Some(json!("lots")),
-            UsageMode::Negative => Some(negative(usage)),
         }
     }
 }
@@ -334,26 +283,6 @@ fn tokens_in_all_text(body: &Value) -> u64 {
     tokens_of(bytes)
 }
 
-/// The answer's text in content chunks: never inside a character, never an empty one.
-fn chunks(rule: &Rule, last_text: &str) -> Vec<String> {
-    if let Some(text) = &rule.chunk_text {
-        return vec![text.clone(); rule.chunks.unwrap_or(1)];
-    }
-    let text = rule.text.clone().unwrap_or_else(|| format!("You said: {last_text}"));
-    let characters: Vec<char> = text.chars().collect();
-    let wanted = rule.chunks.unwrap_or(4).clamp(1, characters.len().max(1));
-    let size = characters.len().div_ceil(wanted).max(1);
-    characters.chunks(size).map(|piece| piece.iter().collect()).collect()
-}
-
-fn negative(value: Value) -> Value {
-    match value {
-        Value::Number(number) => json!(-number.as_i64().unwrap_or(1)),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, negative(value))).collect(),
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,15 +298,6 @@ mod tests {
         for unknown in ["/v2/models/x:generateContent", "/v1beta/models/x:tune", "/v1/nothing", "/"] {
             assert_eq!(route(unknown), None, "{unknown}");
         }
-    }
-
-    #[test]
-    fn a_text_is_split_into_the_wanted_chunks_between_characters() {
-        let rule = Rule::any().says("北é😀x", 3);
-        let pieces = chunks(&rule, "");
-        assert_eq!(pieces.concat(), "北é😀x");
-        assert_eq!(pieces.len(), 2, "four characters in pieces of two");
-        assert_eq!(chunks(&Rule { chunk_text: Some("a ".into()), chunks: Some(3), ..Rule::any() }, ""), ["a "; 3]);
     }
 
     #[test]

@@ -52,8 +52,14 @@ pub struct Rule {
     pub chunks: Option<usize>,
     /// The text of every chunk; the answer is `chunks` times this.
     pub chunk_text: Option<String>,
-    /// Answer with this tool call, if the request has tools.
-    pub tool_call: Option<ToolCall>,
+    /// Answer with these tool calls, if the request has tools.
+    pub tool_calls: Vec<ToolCall>,
+    /// The fragments of several tool calls take turns in a stream.
+    pub interleaved: bool,
+    /// What the answer shows of its thinking, before its text or calls.
+    pub thinking: Option<String>,
+    /// The stop text that ended the answer; Anthropic says so.
+    pub stop_text: Option<String>,
     /// Why the answer ends.
     pub finish: Finish,
     /// Token counts instead of the counted ones.
@@ -90,7 +96,7 @@ pub struct Rule {
     pub bom: bool,
 }
 
-/// The tool call an answer asks for.
+/// A tool call an answer asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
@@ -181,7 +187,10 @@ impl Default for Rule {
             text: None,
             chunks: None,
             chunk_text: None,
-            tool_call: None,
+            tool_calls: Vec::new(),
+            interleaved: false,
+            thinking: None,
+            stop_text: None,
             finish: Finish::Stop,
             tokens: TokenCounts::default(),
             usage: UsageMode::Normal,

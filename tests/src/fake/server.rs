@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use super::control;
-use super::dialect::{self, Answer, Api, Ask};
+use super::dialect::{self, Answer, Api, Ask, GeminiAction};
 use super::log::{Call, Outcome, State, Ticket};
 use super::plan::{self, Ending, Step};
 use super::rule::Rule;
@@ -155,6 +155,13 @@ async fn answer(state: State, request: Request) -> Result<Response, Infallible> 
         return Ok(respond(ticket, abort, &Rule::any(), Api::Chat, &Answer::Unary(list)));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
+    if parts.method == Method::POST
+        && let Some(answer) = control::google(&path, &text)
+    {
+        // Token exchanges fail only for rules that name their path: other rules are about models.
+        let rule = ticket.read("", &path, text).filter(|rule| rule.path != "*").unwrap_or_default();
+        return Ok(respond(ticket, abort, &rule, Api::CodeAssist(GeminiAction::Generate), &Answer::Unary(answer)));
+    }
     let routed = dialect::route(&path).filter(|_| parts.method == Method::POST);
     let api = routed.as_ref().map_or(Api::Chat, |(api, _)| *api);
     let ask = match routed {

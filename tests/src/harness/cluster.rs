@@ -38,12 +38,12 @@ pub struct ClusterBuilder {
 impl Cluster {
     /// One replica on a configuration.
     pub fn builder(config: &Config) -> ClusterBuilder {
-        ClusterBuilder {
-            replicas: 1,
-            config: config.yaml(),
-            durability: Durability::default(),
-            environment: Vec::new(),
-        }
+        Self::on(config.yaml())
+    }
+
+    /// One replica on a configuration that is another than [`Config`] writes; `{REDIS}` and `{FAKE}` stand for the two URLs.
+    pub fn on(yaml: impl Into<String>) -> ClusterBuilder {
+        ClusterBuilder { replicas: 1, config: yaml.into(), durability: Durability::default(), environment: Vec::new() }
     }
 
     /// Three replicas on a configuration, started.

@@ -144,8 +144,8 @@ async fn embeddings_come_as_numbers_or_base64_one_per_input() {
 
 #[tokio::test]
 async fn a_tool_call_is_answered_only_if_the_request_has_tools() {
-    let tool_call = Some(ToolCall { name: "look_up".into(), arguments: json!({"q": 1}) });
-    let (_fake, client) = started([Rule { tool_call, ..Rule::any() }]).await;
+    let tool_calls = vec![ToolCall { name: "look_up".into(), arguments: json!({"q": 1}) }];
+    let (_fake, client) = started([Rule { tool_calls, ..Rule::any() }]).await;
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
     assert!(post(&client, "/v1/chat/completions", &body).await.json()["choices"][0]["message"]["tool_calls"].is_null());
     body["tools"] = json!([{"type": "function", "function": {"name": "look_up"}}]);
@@ -261,4 +261,59 @@ async fn the_control_api_scripts_and_tells_over_http() {
     control(Method::DELETE, "/peak", "").await;
     assert_eq!(control(Method::GET, "/calls", "").await.json(), json!([]));
     assert_eq!(control(Method::GET, "/peak", "").await.json()["all"]["total"], 0);
+}
+
+const TALKS: [&str; 4] =
+    ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1beta/models/g:streamGenerateContent?alt=sse"];
+
+/// A request with a function, which every dialect reads.
+fn with_a_function() -> String {
+    let contents = json!([{"role": "user", "parts": [{"text": "x"}]}]);
+    let messages = json!([{"role": "user", "content": "x"}]);
+    json!({"model": "m", "stream": true, "messages": messages, "input": "x", "contents": contents, "tools": [{}]})
+        .to_string()
+}
+
+#[tokio::test]
+async fn every_dialect_thinks_and_makes_two_calls_in_one_stream() {
+    let call = |city: &str| ToolCall { name: "weather".into(), arguments: json!({"city": city}) };
+    let tool_calls = vec![call("Oslo"), call("Rome")];
+    let rule = Rule { tool_calls, interleaved: true, thinking: Some("Hm, two.".into()), ..Rule::any() };
+    let (_fake, client) = started([rule]).await;
+    for path in TALKS {
+        let events = client.stream(path, &[], with_a_function()).await.unwrap().rest().await.0;
+        let text: String = events.iter().map(|event| event.data.as_str()).collect();
+        for thought in ["Hm, ", "two."] {
+            assert!(text.contains(thought), "{path}: {text}");
+        }
+        assert!(text.matches(r#""name":"weather""#).count() >= 2, "{path}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn fragments_of_interleaved_calls_take_turns_and_join_to_the_arguments() {
+    let call = |city: &str| ToolCall { name: "weather".into(), arguments: json!({"city": city}) };
+    let rule = Rule { tool_calls: vec![call("Oslo"), call("Rome")], interleaved: true, ..Rule::any() };
+    let (_fake, client) = started([rule]).await;
+    let events = client.stream(TALKS[0], &[], with_a_function()).await.unwrap().rest().await.0;
+    let chunks = events.iter().filter_map(|event| serde_json::from_str::<Value>(&event.data).ok());
+    let deltas: Vec<Value> =
+        chunks.filter_map(|chunk| chunk.pointer("/choices/0/delta/tool_calls/0").cloned()).collect();
+    let order: Vec<u64> = deltas.iter().filter_map(|delta| delta["index"].as_u64()).collect();
+    assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);
+    let second = deltas.iter().filter(|delta| delta["index"] == 1);
+    let arguments: String = second.filter_map(|delta| delta.pointer("/function/arguments")?.as_str()).collect();
+    assert_eq!(arguments, r#"{"city":"Rome"}"#);
+}
+
+#[tokio::test]
+async fn a_refresh_token_is_exchanged_and_an_account_has_a_project() {
+    let (fake, client) = started([]).await;
+    let form = "grant_type=refresh_token&refresh_token=mine&client_id=x";
+    let token = client.send(Method::POST, "/token", &[], form).await.unwrap().json();
+    assert_eq!(token["access_token"], "ya29.mine");
+    let account = post(&client, "/v1internal:loadCodeAssist", &json!({})).await.json();
+    assert_eq!(account["cloudaicompanionProject"], "fake-project");
+    fake.script([Rule { path: "/token".into(), ..Rule::any().fails(400) }]);
+    assert_eq!(client.send(Method::POST, "/token", &[], form).await.unwrap().status, 400);
 }

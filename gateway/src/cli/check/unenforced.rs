@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use shared::config::{Config, Credential, Fairness, OnOutage, Strategy};
-
-use crate::dialect::Dialect;
+use shared::config::{Config, Fairness, OnOutage, Strategy};
 
 /// How many places of one field are named.
 const NAMED: usize = 3;
@@ -21,8 +19,6 @@ pub(super) fn notices(config: &Config) -> Vec<String> {
         ("larger", of_models(config, |model| model.larger.is_some()).collect()),
         ("residency", residency(config)),
         ("endpoints (those after the first)", of_providers(config, |provider| provider.endpoints.len() > 1).collect()),
-        ("dialect", of_providers(config, |provider| !Dialect::of(provider.dialect).is_served()).collect()),
-        ("google_oauth", of_connections(config, |c| matches!(c.credential, Credential::GoogleOauth(_))).collect()),
         ("strategy: earliest_reset", of_groups(config, |group| group.strategy == Strategy::EarliestReset).collect()),
         ("fairness: fifo", of_groups(config, |group| group.fairness == Fairness::Fifo).collect()),
         ("pin_patience", of_groups(config, |group| group.pin_patience != Duration::from_secs(1)).collect()),

@@ -21,6 +21,11 @@ pub fn event(fault: &Fault) -> Bytes {
     Bytes::from(format!("data: {}\n\n", to_json(fault)))
 }
 
+/// What keeps a silent stream alive: a comment, which all SDKs skip.
+pub fn keep_alive() -> Bytes {
+    Bytes::from_static(b": keep-alive\n\n")
+}
+
 fn to_json(fault: &Fault) -> String {
     json!({"error": {
         "message": fault.message,

@@ -9,14 +9,14 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Where a borrowed value lies in the text it was read from.
-pub(super) fn range_in(text: &[u8], raw: &RawValue) -> Range<usize> {
+pub(in crate::dialect) fn range_in(text: &[u8], raw: &RawValue) -> Range<usize> {
     let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + raw.get().len()
 }
 
 /// The characters of all texts in a value: what an estimate of tokens counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Chars(pub(super) u64);
+pub(in crate::dialect) struct Chars(pub(in crate::dialect) u64);
 
 struct CharsVisitor;
 
@@ -75,12 +75,12 @@ impl<'de> Deserialize<'de> for Chars {
 }
 
 /// A text as a JSON string.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::dialect) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// The kind of a raw JSON value, for messages.
-pub(super) fn kind_of(raw: &str) -> &'static str {
+pub(in crate::dialect) fn kind_of(raw: &str) -> &'static str {
     match raw.as_bytes().first() {
         Some(b'"') => "a string",
         Some(b'{') => "an object",
@@ -93,12 +93,14 @@ pub(super) fn kind_of(raw: &str) -> &'static str {
 }
 
 /// A value that stands there, null included.
-pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+pub(in crate::dialect) fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Bytes with one range replaced.
-pub(super) fn replaced(bytes: &Bytes, at: &Range<usize>, text: &str) -> Bytes {
+pub(in crate::dialect) fn replaced(bytes: &Bytes, at: &Range<usize>, text: &str) -> Bytes {
     if bytes[at.clone()] == *text.as_bytes() {
         return bytes.clone();
     }
@@ -107,7 +109,7 @@ pub(super) fn replaced(bytes: &Bytes, at: &Range<usize>, text: &str) -> Bytes {
 
 /// Why a choice ended, as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Finish {
+pub(in crate::dialect) enum Finish {
     /// It has not; null, absent and empty are the same.
     #[default]
     None,
@@ -130,7 +132,7 @@ impl<'de> Deserialize<'de> for Finish {
 
 /// The number of a choice; 0 where it is missing or no number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Index(pub(super) u64);
+pub(in crate::dialect) struct Index(pub(in crate::dialect) u64);
 
 impl<'de> Deserialize<'de> for Index {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -141,11 +143,11 @@ impl<'de> Deserialize<'de> for Index {
 
 /// What a delta brings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Delta {
+pub(in crate::dialect) struct Delta {
     /// Something of the answer.
-    pub(super) content: bool,
+    pub(in crate::dialect) content: bool,
     /// Its characters.
-    pub(super) chars: u64,
+    pub(in crate::dialect) chars: u64,
 }
 
 #[derive(Deserialize)]

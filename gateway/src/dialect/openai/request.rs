@@ -1,4 +1,5 @@
-//! Looks into a request body without taking it apart, and edits the two places that must change.
+//! Requests: looked into without being taken apart, with edits in the two places that must change; or read into the common tongue
+//! and written from it.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,8 +11,14 @@ use super::json::range_in;
 use crate::dialect::{Answer, UsageChunk};
 use crate::error::BadRequest;
 
-mod check;
+pub(in crate::dialect) mod check;
 mod fields;
+pub(in crate::dialect) mod read;
+pub(in crate::dialect) mod write;
+
+pub(in crate::dialect) use read::signature_in;
+pub use read::{DROPPED, DROPPED_IN_MESSAGES, read};
+pub use write::write;
 
 /// What the gateway needs to know of a request. Holds no part of the body but the model's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +98,7 @@ pub fn splice(body: &Bytes, peek: &Peek, upstream_model: &str) -> Bytes {
 }
 
 /// The length of a text, each base64 attachment in it counted as [`ATTACHMENT_CHARS`].
-fn without_attachments(text: &str) -> u64 {
+pub(in crate::dialect) fn without_attachments(text: &str) -> u64 {
     let mut length = text.len() as u64;
     for at in memmem::find_iter(text.as_bytes(), b";base64,") {
         let size = memchr(b'"', &text.as_bytes()[at..]).unwrap_or(0) as u64;

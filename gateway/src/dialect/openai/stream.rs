@@ -1,4 +1,5 @@
-//! Reads the events of a chat completion stream and writes them for the client.
+//! Streams of chat completions: events passed on with the model named as the client did, or read into the common tongue and written
+//! from it.
 
 use std::ops::Range;
 
@@ -13,6 +14,16 @@ use super::json::{Delta, Finish, Index, present, quoted, range_in};
 use crate::canonical::usage;
 use crate::dialect::UsageChunk;
 use crate::error::UpstreamError;
+
+mod reader;
+mod same;
+mod writer;
+
+pub use reader::Reader;
+pub use same::Same;
+pub use writer::Writer;
+#[cfg(test)]
+pub(in crate::dialect) use writer::any_answer;
 
 /// The last event of a complete stream.
 pub const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
@@ -193,7 +204,7 @@ pub fn write(data: &[u8], chunk: &Chunk, caller_model: &CallerModel, usage_chunk
 }
 
 /// Data of several lines stays data of several lines.
-fn put(out: &mut Vec<u8>, part: &[u8]) {
+pub(in crate::dialect) fn put(out: &mut Vec<u8>, part: &[u8]) {
     if memchr::memchr(b'\n', part).is_none() {
         return out.extend_from_slice(part);
     }
@@ -207,7 +218,7 @@ fn put(out: &mut Vec<u8>, part: &[u8]) {
 
 /// The caller's name of the model, ready to be put into chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallerModel(String);
+pub struct CallerModel(pub(in crate::dialect) String);
 
 impl CallerModel {
     /// From the name as the caller wrote it.

@@ -8,8 +8,7 @@ use super::*;
 use crate::app::Shared;
 use crate::app::tests::app;
 use crate::dialect::UsageChunk;
-use crate::dialect::openai::stream::{CallerModel, StreamState};
-use crate::flow::attempt::Writer;
+use crate::dialect::openai::stream::Same;
 use crate::flow::plan::{Means, Platform, plan};
 use crate::flow::settle::Facts;
 use crate::flow::tally::{Served, Tally};
@@ -60,12 +59,12 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),
         scanner: Scanner::new(),
-        state: StreamState::new(),
-        writer: Writer::new(CallerModel::new("caller's"), UsageChunk::Wanted),
-        first: Bytes::from_static(FIRST.as_bytes()),
+        translation: Box::new(Same::new("caller's", UsageChunk::Wanted)),
+        first: Fed { out: Bytes::from_static(FIRST.as_bytes()), ..Fed::default() },
     };
     let ends = Ends {
-        dialect: Dialect::OpenAi,
+        api: Api::Chat,
+        framing: Framing::Sse,
         timeouts: catalog.timeouts.clone(),
         deadline: Instant::now() + Duration::from_mins(1),
         cut: CancellationToken::new(),
@@ -107,14 +106,13 @@ async fn every_way_to_split_the_bytes_gives_the_same_events_and_the_same_bill() 
 #[tokio::test]
 async fn a_relay_dropped_before_it_was_read_charges_nothing_and_one_dropped_later_what_it_gave() {
     let app = app("redis://127.0.0.1:1");
-    let content = br#"{"choices":[{"index":0,"delta":{"content":"held back"}}]}"#;
     let (mut unread, tally) = relay(&app, vec![]);
-    unread.stream.state.read(None, content);
+    unread.stream.first.chars = 9;
     drop(unread);
     assert!(!tally.costs());
 
     let (mut read, tally) = relay(&app, vec![]);
-    read.stream.state.read(None, content);
+    read.stream.first.chars = 9;
     assert_eq!(read.next().await.unwrap(), FIRST);
     drop(read);
     let bill = tally.bill();

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Event, Reply};
+use super::Event;
+use super::reply::{Call, Reply};
 use crate::fake::rule::Finish;
 
 /// The error envelope.
@@ -25,11 +26,16 @@ pub(super) fn error(status: u16, message: &str) -> Value {
 
 /// A message.
 pub(super) fn unary(reply: &Reply) -> Value {
-    let block = match &reply.tool_call {
-        Some(call) => tool_use(reply, &call.name, call.arguments.clone()),
-        None => json!({"type": "text", "text": reply.text()}),
-    };
-    let mut message = message(reply, json!([block]), json!(stop_reason(reply)));
+    let mut blocks = Vec::new();
+    if !reply.thinking.is_empty() {
+        blocks.push(json!({"type": "thinking", "thinking": reply.thinking, "signature": reply.signature()}));
+    }
+    if reply.calls.is_empty() {
+        blocks.push(json!({"type": "text", "text": reply.text()}));
+    }
+    blocks.extend(reply.calls.iter().map(|call| tool_use(call, call.arguments.clone())));
+    let mut message = message(reply, json!(blocks), json!(stop_reason(reply)));
+    message["stop_sequence"] = json!(reply.stop_text);
     if let Some(usage) = reply.bend_usage(usage(reply, reply.tokens.completion)) {
         message["usage"] = usage;
     }
@@ -43,21 +49,19 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
         start["usage"] = usage;
     }
     let mut events = vec![named(&json!({"type": "message_start", "message": start}))];
-    let block = match &reply.tool_call {
-        Some(call) => tool_use(reply, &call.name, json!({})),
-        None => json!({"type": "text", "text": ""}),
-    };
-    events.push(named(&json!({"type": "content_block_start", "index": 0, "content_block": block})));
-    events.push(named(&json!({"type": "ping"})));
-    let delta = |delta: Value| named(&json!({"type": "content_block_delta", "index": 0, "delta": delta})).content();
-    if let Some(call) = &reply.tool_call {
-        events.push(delta(json!({"type": "input_json_delta", "partial_json": ""})));
-        events.push(delta(json!({"type": "input_json_delta", "partial_json": call.arguments.to_string()})));
+    for (index, block) in streamed_blocks(reply).into_iter().enumerate() {
+        events.push(named(&json!({"type": "content_block_start", "index": index, "content_block": block.start})));
+        if index == 0 {
+            events.push(named(&json!({"type": "ping"})));
+        }
+        for delta in block.deltas {
+            let content = matches!(delta["type"].as_str(), Some("text_delta" | "input_json_delta"));
+            let event = named(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
+            events.push(if content { event.content() } else { event });
+        }
+        events.push(named(&json!({"type": "content_block_stop", "index": index})));
     }
-    events.extend(reply.chunks.iter().map(|text| delta(json!({"type": "text_delta", "text": text}))));
-    events.push(named(&json!({"type": "content_block_stop", "index": 0})));
-    let mut last =
-        json!({"type": "message_delta", "delta": {"stop_reason": stop_reason(reply), "stop_sequence": null}});
+    let mut last = json!({"type": "message_delta", "delta": {"stop_reason": stop_reason(reply), "stop_sequence": reply.stop_text}});
     if let Some(usage) = reply.bend_usage(usage(reply, reply.tokens.completion)) {
         last["usage"] = usage;
     }
@@ -93,18 +97,47 @@ fn message(reply: &Reply, content: Value, stop_reason: Value) -> Value {
     message
 }
 
-fn tool_use(reply: &Reply, name: &str, input: Value) -> Value {
-    let mut block = json!({"type": "tool_use", "id": format!("toolu_{}", reply.id), "name": name});
+fn tool_use(call: &Call, input: Value) -> Value {
+    let mut block = json!({"type": "tool_use", "id": format!("toolu_{}", call.id), "name": call.name});
     block["input"] = input;
     block
 }
 
+/// A block as it is streamed.
+struct Block {
+    start: Value,
+    deltas: Vec<Value>,
+}
+
+fn streamed_blocks(reply: &Reply) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if !reply.thinking.is_empty() {
+        let thoughts = reply.thoughts().into_iter().map(|text| json!({"type": "thinking_delta", "thinking": text}));
+        let signature = json!({"type": "signature_delta", "signature": reply.signature()});
+        blocks.push(Block {
+            start: json!({"type": "thinking", "thinking": "", "signature": ""}),
+            deltas: thoughts.chain([signature]).collect(),
+        });
+    }
+    if reply.calls.is_empty() {
+        let deltas = reply.chunks.iter().map(|text| json!({"type": "text_delta", "text": text})).collect();
+        blocks.push(Block { start: json!({"type": "text", "text": ""}), deltas });
+    }
+    blocks.extend(reply.calls.iter().map(|call| {
+        let fragments = std::iter::once(String::new()).chain(call.fragments());
+        let deltas = fragments.map(|text| json!({"type": "input_json_delta", "partial_json": text})).collect();
+        Block { start: tool_use(call, json!({})), deltas }
+    }));
+    blocks
+}
+
 fn stop_reason(reply: &Reply) -> &'static str {
-    match (reply.finish, &reply.tool_call) {
-        (Finish::Length, _) => "max_tokens",
-        (Finish::Filter, _) => "refusal",
-        (Finish::Stop, Some(_)) => "tool_use",
-        (Finish::Stop, None) => "end_turn",
+    match reply.finish {
+        Finish::Length => "max_tokens",
+        Finish::Filter => "refusal",
+        Finish::Stop if !reply.calls.is_empty() => "tool_use",
+        Finish::Stop if reply.stop_text.is_some() => "stop_sequence",
+        Finish::Stop => "end_turn",
     }
 }
 
@@ -117,6 +150,7 @@ fn usage(reply: &Reply, output: u64) -> Value {
         "cache_read_input_tokens": tokens.cached,
         "cache_creation": {"ephemeral_5m_input_tokens": tokens.cache_write, "ephemeral_1h_input_tokens": 0},
         "output_tokens": output,
+        "output_tokens_details": {"thinking_tokens": tokens.reasoning.min(output)},
         "service_tier": "standard",
     })
 }

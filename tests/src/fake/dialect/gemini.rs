@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::openai::vector_of;
-use super::{Event, Reply, all_text};
+use super::reply::Reply;
+use super::{Event, all_text};
 use crate::fake::rule::Finish;
 
 /// The error envelope.
@@ -26,26 +27,35 @@ pub(super) fn error(status: u16, message: &str) -> Value {
 
 /// A whole answer.
 pub(super) fn unary(reply: &Reply) -> Value {
-    let part = match function_call(reply) {
-        Some(call) => call,
-        None => json!({"text": reply.text()}),
-    };
-    chunk(reply, &part, Some(finish_reason(reply)), reply.tokens.completion)
+    let mut parts = Vec::new();
+    if !reply.thinking.is_empty() {
+        parts.push(thought(&reply.thinking));
+    }
+    if reply.calls.is_empty() {
+        parts.push(signed(reply, json!({"text": reply.text()})));
+    }
+    parts.extend(function_calls(reply));
+    chunk(reply, &parts, Some(finish_reason(reply)), reply.tokens.completion)
 }
 
 /// The chunks of a stream: deltas of parts, the last with finish reason and final usage.
 pub(super) fn events(reply: &Reply) -> Vec<Event> {
     let mut events = Vec::new();
     let mut spoken = 0;
+    for text in reply.thoughts() {
+        events.push(Event::data(&chunk(reply, &[thought(&text)], None, 0)));
+    }
     for text in &reply.chunks {
         spoken += super::tokens_of(text.len());
         let running = spoken.min(reply.tokens.completion);
-        events.push(Event::data(&chunk(reply, &json!({"text": text}), None, running)).content());
+        events.push(Event::data(&chunk(reply, &[json!({"text": text})], None, running)).content());
     }
-    if let Some(call) = function_call(reply) {
-        events.push(Event::data(&chunk(reply, &call, None, reply.tokens.completion)).content());
+    for call in function_calls(reply) {
+        events.push(Event::data(&chunk(reply, &[call], None, reply.tokens.completion)).content());
     }
-    let last = chunk(reply, &json!({"text": ""}), Some(finish_reason(reply)), reply.tokens.completion);
+    let end = json!({"text": ""});
+    let end = if reply.calls.is_empty() { signed(reply, end) } else { end };
+    let last = chunk(reply, &[end], Some(finish_reason(reply)), reply.tokens.completion);
     events.push(Event::data(&last));
     events
 }
@@ -79,8 +89,8 @@ pub(super) fn embeddings(body: &Value) -> Value {
     json!({"embeddings": vectors})
 }
 
-fn chunk(reply: &Reply, part: &Value, finish_reason: Option<&str>, completion: u64) -> Value {
-    let mut candidate = json!({"content": {"role": "model", "parts": [part]}});
+fn chunk(reply: &Reply, parts: &[Value], finish_reason: Option<&str>, completion: u64) -> Value {
+    let mut candidate = json!({"content": {"role": "model", "parts": parts}});
     if let Some(reason) = finish_reason {
         candidate["finishReason"] = json!(reason);
     }
@@ -94,9 +104,26 @@ fn chunk(reply: &Reply, part: &Value, finish_reason: Option<&str>, completion: u
     chunk
 }
 
-fn function_call(reply: &Reply) -> Option<Value> {
-    let call = reply.tool_call.as_ref()?;
-    Some(json!({"functionCall": {"name": call.name, "args": call.arguments}}))
+fn thought(text: &str) -> Value {
+    json!({"text": text, "thought": true})
+}
+
+/// The last part of an answer that was thought about carries what proves it.
+fn signed(reply: &Reply, mut part: Value) -> Value {
+    if !reply.thinking.is_empty() {
+        part["thoughtSignature"] = json!(reply.signature());
+    }
+    part
+}
+
+/// The calls, each whole; the first is signed. Like the real service they have no ids.
+fn function_calls(reply: &Reply) -> Vec<Value> {
+    let mut parts: Vec<Value> =
+        reply.calls.iter().map(|call| json!({"functionCall": {"name": call.name, "args": call.arguments}})).collect();
+    if let Some(first) = parts.first_mut() {
+        first["thoughtSignature"] = json!(reply.signature());
+    }
+    parts
 }
 
 fn finish_reason(reply: &Reply) -> &'static str {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Event, Reply, all_text};
+use super::reply::{Call, Reply};
+use super::{Event, all_text};
 use crate::fake::rule::{Finish, UsageMode};
 
 /// The error envelope.
@@ -24,9 +25,12 @@ pub(super) fn error(status: u16, message: &str) -> Value {
 /// A chat completion.
 pub(super) fn unary(reply: &Reply) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text(), "refusal": null, "annotations": []});
-    if let Some(call) = tool_call(reply) {
+    if !reply.thinking.is_empty() {
+        message["reasoning_content"] = json!(reply.thinking);
+    }
+    if !reply.calls.is_empty() {
         message["content"] = Value::Null;
-        message["tool_calls"] = json!([call]);
+        message["tool_calls"] = reply.calls.iter().map(tool_call).collect();
     }
     let mut completion = json!({
         "id": format!("chatcmpl-{}", reply.id),
@@ -50,6 +54,9 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
         let opening = json!({"role": "assistant", "content": "", "refusal": null});
         events.push(Event::data(&chunk(reply, &opening, None)));
     }
+    for thought in reply.thoughts() {
+        events.push(Event::data(&chunk(reply, &json!({"reasoning_content": thought}), None)));
+    }
     for (place, text) in reply.chunks.iter().enumerate() {
         let mut delta = json!({"content": text});
         if place == 0 && !reply.role_only_first {
@@ -57,15 +64,11 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
         }
         events.push(Event::data(&chunk(reply, &delta, None)).content());
     }
-    if let Some(call) = tool_call(reply) {
-        let arguments = call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut start = call;
-        start["index"] = json!(0);
-        start["function"]["arguments"] = json!("");
-        events.push(Event::data(&chunk(reply, &json!({"tool_calls": [start]}), None)).content());
-        let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]});
-        events.push(Event::data(&chunk(reply, &more, None)).content());
-    }
+    events.extend(
+        call_deltas(reply)
+            .iter()
+            .map(|delta| Event::data(&chunk(reply, &json!({"tool_calls": [delta]}), None)).content()),
+    );
     events.push(Event::data(&chunk(reply, &json!({}), Some(finish_reason(reply)))));
     if (reply.include_usage || reply.usage == UsageMode::Always)
         && let Some(usage) = reply.bend_usage(usage(reply))
@@ -146,18 +149,35 @@ fn chunk(reply: &Reply, delta: &Value, finish_reason: Option<&str>) -> Value {
     Value::Object(chunk)
 }
 
-fn tool_call(reply: &Reply) -> Option<Value> {
-    let call = reply.tool_call.as_ref()?;
+fn tool_call(call: &Call) -> Value {
     let function = json!({"name": call.name, "arguments": call.arguments.to_string()});
-    Some(json!({"id": format!("call_{}", reply.id), "type": "function", "function": function}))
+    json!({"id": format!("call_{}", call.id), "type": "function", "function": function})
+}
+
+/// The calls as deltas: id and name come with the first of an index, the arguments in fragments.
+fn call_deltas(reply: &Reply) -> Vec<Value> {
+    let of_each = reply.calls.iter().enumerate().map(|(index, call)| {
+        let mut start = tool_call(call);
+        start["index"] = json!(index);
+        start["function"]["arguments"] = json!("");
+        let more =
+            call.fragments().into_iter().map(move |text| json!({"index": index, "function": {"arguments": text}}));
+        std::iter::once(start).chain(more).collect::<Vec<Value>>()
+    });
+    let mut deltas: Vec<(usize, Value)> = of_each.flat_map(|deltas| deltas.into_iter().enumerate()).collect();
+    if reply.interleaved {
+        // Stable: the nth deltas of all calls, then the next ones.
+        deltas.sort_by_key(|(place, _)| *place);
+    }
+    deltas.into_iter().map(|(_, delta)| delta).collect()
 }
 
 fn finish_reason(reply: &Reply) -> &'static str {
-    match (reply.finish, &reply.tool_call) {
-        (Finish::Length, _) => "length",
-        (Finish::Filter, _) => "content_filter",
-        (Finish::Stop, Some(_)) => "tool_calls",
-        (Finish::Stop, None) => "stop",
+    match reply.finish {
+        Finish::Length => "length",
+        Finish::Filter => "content_filter",
+        Finish::Stop if reply.calls.is_empty() => "stop",
+        Finish::Stop => "tool_calls",
     }
 }
 

@@ -1,8 +1,9 @@
-//! OpenAI responses, as the real service answers; simple (text or one tool call).
+//! OpenAI responses, as the real service answers: reasoning, then text or tool calls.
 
 use serde_json::{Value, json};
 
-use super::{Event, Reply};
+use super::Event;
+use super::reply::Reply;
 use crate::fake::rule::Finish;
 
 /// A response object.
@@ -16,36 +17,60 @@ pub(super) fn events(reply: &Reply) -> Vec<Event> {
     let begun = object(reply, "in_progress", &json!([]), &Value::Null);
     stream.push("response.created", &json!({"response": begun}));
     stream.push("response.in_progress", &json!({"response": begun}));
-    let item = output_item(reply);
-    let item_id = item["id"].clone();
-    let place = json!({"item_id": item_id, "output_index": 0});
-    if reply.tool_call.is_some() {
+    for (output_index, item) in output(reply).iter().enumerate() {
         let mut opened = item.clone();
-        opened["arguments"] = json!("");
         opened["status"] = json!("in_progress");
-        stream.push("response.output_item.added", &json!({"output_index": 0, "item": opened}));
-        stream.push_content("response.function_call_arguments.delta", &with(&place, "delta", &item["arguments"]));
-        stream.push("response.function_call_arguments.done", &with(&place, "arguments", &item["arguments"]));
-    } else {
-        let mut opened = item.clone();
-        opened["content"] = json!([]);
-        opened["status"] = json!("in_progress");
-        stream.push("response.output_item.added", &json!({"output_index": 0, "item": opened}));
-        let place = with(&place, "content_index", &json!(0));
-        let empty = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
-        stream.push("response.content_part.added", &with(&place, "part", &empty));
-        for text in &reply.chunks {
-            let delta = with(&with(&place, "delta", &json!(text)), "logprobs", &json!([]));
-            stream.push_content("response.output_text.delta", &delta);
+        let place = json!({"item_id": item["id"], "output_index": output_index});
+        match item["type"].as_str() {
+            Some("reasoning") => {
+                opened["summary"] = json!([]);
+                stream.push("response.output_item.added", &json!({"output_index": output_index, "item": opened}));
+                reasoning_events(reply, &place, &mut stream);
+            }
+            Some("function_call") => {
+                opened["arguments"] = json!("");
+                stream.push("response.output_item.added", &json!({"output_index": output_index, "item": opened}));
+                let fragments = &reply.calls[output_index - usize::from(!reply.thinking.is_empty())].fragments();
+                for text in fragments {
+                    stream.push_content("response.function_call_arguments.delta", &with(&place, "delta", &json!(text)));
+                }
+                let done = with(&with(&place, "arguments", &item["arguments"]), "name", &item["name"]);
+                stream.push("response.function_call_arguments.done", &done);
+            }
+            _ => {
+                opened["content"] = json!([]);
+                stream.push("response.output_item.added", &json!({"output_index": output_index, "item": opened}));
+                text_events(reply, &with(&place, "content_index", &json!(0)), item, &mut stream);
+            }
         }
-        let done = with(&with(&place, "text", &json!(reply.text())), "logprobs", &json!([]));
-        stream.push("response.output_text.done", &done);
-        stream.push("response.content_part.done", &with(&place, "part", &item["content"][0]));
+        stream.push("response.output_item.done", &json!({"output_index": output_index, "item": item}));
     }
-    stream.push("response.output_item.done", &json!({"output_index": 0, "item": item}));
     let last = if reply.finish == Finish::Stop { "response.completed" } else { "response.incomplete" };
     stream.push(last, &json!({"response": finished(reply)}));
     stream.events
+}
+
+fn text_events(reply: &Reply, place: &Value, item: &Value, stream: &mut Sequence) {
+    let empty = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
+    stream.push("response.content_part.added", &with(place, "part", &empty));
+    for text in &reply.chunks {
+        let delta = with(&with(place, "delta", &json!(text)), "logprobs", &json!([]));
+        stream.push_content("response.output_text.delta", &delta);
+    }
+    let done = with(&with(place, "text", &json!(reply.text())), "logprobs", &json!([]));
+    stream.push("response.output_text.done", &done);
+    stream.push("response.content_part.done", &with(place, "part", &item["content"][0]));
+}
+
+fn reasoning_events(reply: &Reply, place: &Value, stream: &mut Sequence) {
+    let place = with(place, "summary_index", &json!(0));
+    let part = |text: &str| json!({"type": "summary_text", "text": text});
+    stream.push("response.reasoning_summary_part.added", &with(&place, "part", &part("")));
+    for text in reply.thoughts() {
+        stream.push("response.reasoning_summary_text.delta", &with(&place, "delta", &json!(text)));
+    }
+    stream.push("response.reasoning_summary_text.done", &with(&place, "text", &json!(reply.thinking)));
+    stream.push("response.reasoning_summary_part.done", &with(&place, "part", &part(&reply.thinking)));
 }
 
 /// Numbers events as they are pushed.
@@ -84,7 +109,7 @@ fn finished(reply: &Reply) -> Value {
         Finish::Length => ("incomplete", json!({"reason": "max_output_tokens"})),
         Finish::Filter => ("incomplete", json!({"reason": "content_filter"})),
     };
-    let mut response = object(reply, status, &json!([output_item(reply)]), &details);
+    let mut response = object(reply, status, &json!(output(reply)), &details);
     let tokens = reply.tokens;
     let usage = json!({
         "input_tokens": tokens.prompt,
@@ -120,22 +145,34 @@ fn object(reply: &Reply, status: &str, output: &Value, incomplete: &Value) -> Va
     })
 }
 
-fn output_item(reply: &Reply) -> Value {
-    match &reply.tool_call {
-        Some(call) => json!({
+fn output(reply: &Reply) -> Vec<Value> {
+    let mut items = Vec::new();
+    if !reply.thinking.is_empty() {
+        items.push(json!({
+            "type": "reasoning",
+            "id": format!("rs_{}", reply.id),
+            "summary": [{"type": "summary_text", "text": reply.thinking}],
+            "encrypted_content": reply.signature(),
+        }));
+    }
+    items.extend(reply.calls.iter().map(|call| {
+        json!({
             "type": "function_call",
-            "id": format!("fc_{}", reply.id),
-            "call_id": format!("call_{}", reply.id),
+            "id": format!("fc_{}", call.id),
+            "call_id": format!("call_{}", call.id),
             "name": call.name,
             "arguments": call.arguments.to_string(),
             "status": "completed",
-        }),
-        None => json!({
+        })
+    }));
+    if reply.calls.is_empty() {
+        items.push(json!({
             "type": "message",
             "id": format!("msg_{}", reply.id),
             "status": "completed",
             "role": "assistant",
             "content": [{"type": "output_text", "text": reply.text(), "annotations": [], "logprobs": []}],
-        }),
+        }));
     }
+    items
 }

@@ -14,37 +14,58 @@ use crate::error::BadRequest;
 
 const WISH: &str = "\"include_usage\":true";
 
-fn bad(field: impl Into<Cow<'static, str>>, code: &'static str, message: String) -> BadRequest {
+pub(in crate::dialect) fn bad(field: impl Into<Cow<'static, str>>, code: &'static str, message: String) -> BadRequest {
     BadRequest { field: Some(field.into()), code: Some(code), message }
 }
 
-pub(super) fn malformed(why: &str) -> BadRequest {
+pub(in crate::dialect) fn malformed(why: &str) -> BadRequest {
     let message = format!("The body of the request could not be parsed as JSON: {why}.");
     BadRequest { field: None, code: Some("invalid_json"), message }
 }
 
-pub(super) fn not_an_object(kind: &str) -> BadRequest {
+pub(in crate::dialect) fn not_an_object(kind: &str) -> BadRequest {
     let message = format!("The body of the request must be a JSON object, but is {kind}.");
     BadRequest { field: None, code: Some("invalid_type"), message }
 }
 
-pub(super) fn missing(field: &'static str) -> BadRequest {
-    bad(field, "missing_required_parameter", format!("Missing required parameter: '{field}'."))
+pub(in crate::dialect) fn missing(field: impl Into<Cow<'static, str>>) -> BadRequest {
+    let field = field.into();
+    let message = format!("Missing required parameter: '{field}'.");
+    bad(field, "missing_required_parameter", message)
 }
 
 /// Two values for one field: which one an upstream takes cannot be known.
-pub(super) fn duplicate(field: &'static str) -> BadRequest {
-    bad(field, "duplicate_parameter", format!("Parameter given twice: '{field}'."))
+pub(in crate::dialect) fn duplicate(field: impl Into<Cow<'static, str>>) -> BadRequest {
+    let field = field.into();
+    let message = format!("Parameter given twice: '{field}'.");
+    bad(field, "duplicate_parameter", message)
 }
 
-fn wrong_type(field: impl Into<Cow<'static, str>>, expected: &str, found: &str) -> BadRequest {
+/// The known fields of a body that must be one JSON object; unknown ones may hold anything that is JSON.
+pub(in crate::dialect) fn fields<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadRequest> {
+    let text = std::str::from_utf8(body).map_err(|_| malformed("it is not UTF-8"))?;
+    // A derived struct would take a list for its fields in order.
+    if !text.trim_ascii_start().starts_with('{') {
+        let whole: &RawValue = serde_json::from_str(text).map_err(|error| malformed(&error.to_string()))?;
+        return Err(not_an_object(kind_of(whole.get())));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        let why = error.to_string();
+        match why.strip_prefix("duplicate field `").and_then(|rest| rest.split_once('`')) {
+            Some((field, _)) => duplicate(field.to_owned()),
+            None => malformed(&why),
+        }
+    })
+}
+
+pub(in crate::dialect) fn wrong_type(field: impl Into<Cow<'static, str>>, expected: &str, found: &str) -> BadRequest {
     let field = field.into();
     let message = format!("Invalid type for '{field}': expected {expected}, but got {found} instead.");
     bad(field, "invalid_type", message)
 }
 
 /// The model's name: a text that is not empty.
-pub(super) fn model(raw: &RawValue) -> Result<String, BadRequest> {
+pub(in crate::dialect) fn model(raw: &RawValue) -> Result<String, BadRequest> {
     let model: String =
         serde_json::from_str(raw.get()).map_err(|_| wrong_type("model", "a string", kind_of(raw.get())))?;
     if model.is_empty() { Err(missing("model")) } else { Ok(model) }
@@ -68,7 +89,7 @@ pub(super) fn messages(messages: Option<&Messages>) -> Result<u64, BadRequest> {
 }
 
 /// A boolean; absent and null are false.
-pub(super) fn flag(field: &'static str, raw: Option<&RawValue>) -> Result<bool, BadRequest> {
+pub(in crate::dialect) fn flag(field: &'static str, raw: Option<&RawValue>) -> Result<bool, BadRequest> {
     match raw.map(RawValue::get) {
         None | Some("null" | "false") => Ok(false),
         Some("true") => Ok(true),
@@ -77,7 +98,7 @@ pub(super) fn flag(field: &'static str, raw: Option<&RawValue>) -> Result<bool, 
 }
 
 /// A whole number that is not negative; absent and null are none.
-pub(super) fn count(field: &'static str, raw: Option<&RawValue>) -> Result<Option<u64>, BadRequest> {
+pub(in crate::dialect) fn count(field: &'static str, raw: Option<&RawValue>) -> Result<Option<u64>, BadRequest> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(None),
         Some(text) => match serde_json::from_str(text) {

@@ -6,7 +6,7 @@ use super::*;
 const GOOD: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"up","choices":[{"index":0,"message":{"role":"assistant","content":"Grüße!"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7},"x":1.0}"#;
 
 fn read_text(body: &str) -> Result<Whole, Box<UpstreamError>> {
-    read(Some("application/json"), &Bytes::copy_from_slice(body.as_bytes()))
+    check(Some("application/json"), &Bytes::copy_from_slice(body.as_bytes()))
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn answers_that_only_call_tools_or_hold_parts_are_good() {
 #[test]
 fn only_the_models_name_changes() {
     let body = Bytes::from_static(GOOD.as_bytes());
-    let whole = read(None, &body).unwrap();
+    let whole = check(None, &body).unwrap();
     let out = splice_model(&body, &whole, "mine \"x\"");
     assert_eq!(out, GOOD.replace(r#""up""#, r#""mine \"x\"""#));
     assert_eq!(splice_model(&body, &whole, "up").as_ptr(), body.as_ptr(), "nothing to change, nothing copied");
     let nameless = Bytes::from_static(br#"{"choices":[{"message":{"model":"inner"}}]}"#);
-    assert_eq!(splice_model(&nameless, &read(None, &nameless).unwrap(), "mine"), nameless);
+    assert_eq!(splice_model(&nameless, &check(None, &nameless).unwrap(), "mine"), nameless);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_success_that_is_none_is_the_upstreams_failure() {
         (Some("application/json"), r#"[1,{"choices":[]}]"#, Transport::ErrorInSuccess),
         (None, r#"{"choices":[{"message":{},"finish_reason":"error"}]}"#, Transport::ErrorInSuccess),
     ] {
-        let error = read(kind, &Bytes::copy_from_slice(body.as_bytes())).unwrap_err();
+        let error = check(kind, &Bytes::copy_from_slice(body.as_bytes())).unwrap_err();
         assert_eq!(error.signals.transport, Some(transport), "{kind:?} {body}");
         assert_eq!(classify(&error.signals, ErrorPolicy::Standard, &[]).class, Class::Unavailable, "{body}");
     }
@@ -71,7 +71,7 @@ fn a_success_that_is_none_is_the_upstreams_failure() {
 #[test]
 fn sloppy_content_types_are_judged_by_the_body() {
     for kind in [None, Some("text/plain"), Some("application/json; charset=utf-8"), Some("application/octet-stream")] {
-        assert!(read(kind, &Bytes::from_static(GOOD.as_bytes())).is_ok(), "{kind:?}");
+        assert!(check(kind, &Bytes::from_static(GOOD.as_bytes())).is_ok(), "{kind:?}");
     }
 }
 
@@ -92,11 +92,11 @@ fn an_error_in_a_success_is_read_as_an_error() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..100), cut in 0..GOOD.len(), byte in any::<u8>()) {
-        let _ = read(None, &body.into());
+        let _ = check(None, &body.into());
         let mut broken = GOOD.as_bytes().to_vec();
         broken[cut] = byte;
         let broken = Bytes::from(broken);
-        if let Ok(whole) = read(None, &broken) {
+        if let Ok(whole) = check(None, &broken) {
             let _ = splice_model(&broken, &whole, "m");
         }
     }

@@ -1,0 +1,1 @@
+"""The official SDKs, each behind the same few words."""
