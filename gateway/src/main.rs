@@ -7,5 +7,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Thousands of streams hold buffers that are mostly empty; in huge pages every one of them would be in memory whole.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     gateway::cli::run()
 }

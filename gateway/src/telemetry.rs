@@ -8,7 +8,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Level;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
@@ -30,6 +30,8 @@ pub fn start() -> anyhow::Result<Telemetry> {
         Ok(other) => anyhow::bail!("HEADGATE_LOG_FORMAT is {other:?}, expected json or human"),
         Err(_) => !std::io::stderr().is_terminal(),
     };
+    // A line holds its event only: without this, every field of every span would be written as text that nobody reads.
+    let filter = filter.and(filter_fn(|metadata| !metadata.is_span()));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())

@@ -32,6 +32,12 @@ pub(crate) async fn forget(rig: &Rig) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Turns the append-only file on (`yes`) or off (`no`).
+pub(crate) async fn append_only(rig: &Rig, word: &str) -> anyhow::Result<()> {
+    rig.link.command(cmd("CONFIG").arg("SET").arg("appendonly").arg(word)).await?;
+    Ok(())
+}
+
 /// Script calls since then, from `INFO commandstats`.
 pub(crate) async fn calls(rig: &Rig, requests: u64) -> anyhow::Result<Calls> {
     let text: String = from_redis_value(rig.link.command(cmd("INFO").arg("commandstats")).await?)?;

@@ -143,13 +143,13 @@ fn config(redis: &str, upstream: SocketAddr) -> String {
 ";
     for connection in ["c1", "c2", "c3"] {
         let _ = write!(text, "  - {{id: {connection}, provider: up, api_key: sk-{connection}, ");
-        text += "max_concurrent: 1000, rpm: 100000}
+        text += "max_concurrent: 1000, rpm: 1000000}
 ";
     }
     text += "accounts:
   - {id: bench, balance: 100000.00}
 keys:
 ";
-    let _ = writeln!(text, "  - {{id: caller, account: bench, secret: {SECRET}, rpm: 100000, max_concurrent: 2500}}");
+    let _ = writeln!(text, "  - {{id: caller, account: bench, secret: {SECRET}, rpm: 1000000, max_concurrent: 2500}}");
     text
 }

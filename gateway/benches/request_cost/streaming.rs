@@ -11,7 +11,7 @@ use crate::upstream::{BATCHED, EVENTS, PACED};
 
 const EVENT_AT_MOST: Duration = Duration::from_micros(3);
 
-/// How streams are made and how many.
+/// How streams are made and how many, at each proxy.
 struct Shape {
     model: &'static str,
     says: &'static str,
@@ -20,22 +20,28 @@ struct Shape {
 }
 
 const SHAPES: [Shape; 2] = [
-    Shape { model: PACED, says: "each event alone", streams: 300, at_a_time: 100 },
-    Shape { model: BATCHED, says: "ten events a write", streams: 2_000, at_a_time: 16 },
+    Shape { model: PACED, says: "each event alone", streams: 300, at_a_time: 50 },
+    Shape { model: BATCHED, says: "ten events a write", streams: 2_000, at_a_time: 8 },
 ];
 
-/// Measures in rounds, the two proxies in turn.
+/// CPU an event.
+struct Cost {
+    plain: Duration,
+    gateway: Duration,
+}
+
+/// Measures in rounds.
 pub(crate) async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let rig = Rig::start().await?;
     for shape in &SHAPES {
-        let (mut plain, mut gateway) = (Vec::new(), Vec::new());
-        run(&rig, Proxy::Plain, shape, shape.at_a_time).await?;
-        run(&rig, Proxy::Headgate, shape, shape.at_a_time).await?;
+        round(&rig, shape, shape.at_a_time).await?;
+        let mut costs = Vec::new();
         for _ in 0..options.rounds {
-            plain.push(run(&rig, Proxy::Plain, shape, shape.streams).await?);
-            gateway.push(run(&rig, Proxy::Headgate, shape, shape.streams).await?);
+            costs.push(round(&rig, shape, shape.streams).await?);
         }
-        let above: Vec<_> = plain.iter().zip(&gateway).map(|(plain, gateway)| gateway.saturating_sub(*plain)).collect();
+        let plain: Vec<_> = costs.iter().map(|cost| cost.plain).collect();
+        let gateway: Vec<_> = costs.iter().map(|cost| cost.gateway).collect();
+        let above: Vec<_> = costs.iter().map(|cost| cost.gateway.saturating_sub(cost.plain)).collect();
         let Shape { says, streams, at_a_time, .. } = shape;
         report.part(&format!("streaming, {says}: {streams} streams of {EVENTS} events a round, {at_a_time} at a time"));
         report.times("plain proxy, CPU an event", &plain, None);
@@ -46,12 +52,21 @@ pub(crate) async fn measure(options: &Options, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// CPU of one proxy per event; what a request costs besides its events is in it.
-async fn run(rig: &Rig, proxy: Proxy, shape: &Shape, streams: u32) -> anyhow::Result<Duration> {
-    let pid = rig.pid(proxy)?;
-    let caller = Caller::new(&rig.url(proxy), shape.model, Kind::Stream)?;
-    let before = cpu(pid)?;
-    caller.run(Kind::Stream, streams, shape.at_a_time).await?;
+/// Both proxies at the same time, so that whatever else the machine does weighs on both. What a request costs besides its events
+/// is in it.
+async fn round(rig: &Rig, shape: &Shape, streams: u32) -> anyhow::Result<Cost> {
+    let callers = [Proxy::Plain, Proxy::Headgate].map(|proxy| Caller::new(&rig.url(proxy), shape.model, Kind::Stream));
+    let [plain, gateway] = callers;
+    let (plain, gateway) = (plain?, gateway?);
+    let before = (cpu(rig.pid(Proxy::Plain)?)?, cpu(rig.pid(Proxy::Headgate)?)?);
+    tokio::try_join!(
+        plain.run(Kind::Stream, streams, shape.at_a_time),
+        gateway.run(Kind::Stream, streams, shape.at_a_time)
+    )?;
     rig.settled().await?;
-    Ok(per(cpu(pid)?.saturating_sub(before), u64::from(streams) * EVENTS as u64))
+    let events = u64::from(streams) * EVENTS as u64;
+    Ok(Cost {
+        plain: per(cpu(rig.pid(Proxy::Plain)?)?.saturating_sub(before.0), events),
+        gateway: per(cpu(rig.pid(Proxy::Headgate)?)?.saturating_sub(before.1), events),
+    })
 }

@@ -43,6 +43,8 @@ pub(crate) async fn measure(options: &Options, report: &mut Report) -> anyhow::R
         baselines.push(per(cpu(rig.pid(Proxy::Plain)?)?.saturating_sub(before), options.requests.into()));
         costs.push(round(&rig, &headgate, options.requests).await?);
     }
+    redis_stats::append_only(&rig, "no").await?;
+    let in_memory = round(&rig, &headgate, options.requests).await?;
     let scripts = redis_stats::by_script(&rig, &headgate, TIMED).await?;
 
     let gateway: Vec<_> = costs.iter().map(|cost| cost.gateway).collect();
@@ -52,6 +54,7 @@ pub(crate) async fn measure(options: &Options, report: &mut Report) -> anyhow::R
     report.times("gateway, CPU a request", &gateway, Some(Bound::time(GATEWAY_AT_MOST)));
     report.ratio("gateway / plain proxy", median(&gateway).as_secs_f64() / median(&baselines).as_secs_f64());
     report.times("redis, CPU a request", &redis, Some(Bound::time(REDIS_AT_MOST)));
+    report.times("redis, append-only file off", &[in_memory.redis], None);
     if let Some(cost) = costs.last() {
         report.line("redis, calls a request", &format!("{:.2}", cost.calls.per_request));
         report.times("redis, of that inside scripts", &[cost.calls.inside], None);

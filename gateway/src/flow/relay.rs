@@ -1,5 +1,6 @@
 //! Streams an answer to the caller, event by event, until it is complete, breaks off, or the caller hangs up.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use shared::config::Timeouts;
 use shared::failure::Transport;
 use shared::state::capacity::{Mark, Sole};
 use shared::state::settlement::Outcome;
-use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::{Failed, OpenStream};
@@ -73,6 +74,10 @@ pub struct Relay {
     last: Last,
     /// What broke the stream, until the caller is told.
     failed: Option<Failed>,
+    /// Rings when the upstream may have been silent for too long. Kept over the events, as is `cut`: made anew for each, they
+    /// would cost more than the event does.
+    alarm: Pin<Box<Sleep>>,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// Where a relay is while nobody asks it for more. A caller that does not read asks for nothing, so nothing in the relay can
@@ -132,7 +137,9 @@ impl Relay {
         if let Some(tokens) = stream.first.usage {
             open.tally().report(tokens);
         }
-        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None }
+        let alarm = Box::pin(sleep_until((Instant::now() + source.ends.timeouts.idle).min(source.ends.deadline)));
+        let cut = Box::pin(source.ends.cut.clone().cancelled_owned());
+        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None, alarm, cut }
     }
 
     /// The response body.
@@ -263,20 +270,27 @@ impl Relay {
 
     async fn receive(&mut self) -> Next {
         let dialect = self.source.rung.serving.connection.dialect;
-        let Ends { timeouts, deadline, cut, .. } = &self.source.ends;
+        let Ends { timeouts, deadline, .. } = &self.source.ends;
         let silent = (Instant::now() + timeouts.idle).min(*deadline);
-        tokio::select! {
-            biased;
-            chunk = self.stream.response.chunk() => match chunk {
-                Ok(Some(chunk)) => Next::Chunk(chunk),
-                Ok(None) => Next::End,
-                Err(_) => Next::Broken(Failed::of(dialect, Transport::Reset)),
-            },
-            () = cut.cancelled() => Next::Cut,
-            () = sleep_until(silent) => {
-                let late = Instant::now() >= *deadline;
-                let silence = if late { Transport::TotalTimeout } else { Transport::IdleTimeout };
-                Next::Broken(Failed::of(dialect, silence))
+        loop {
+            tokio::select! {
+                biased;
+                chunk = self.stream.response.chunk() => return match chunk {
+                    Ok(Some(chunk)) => Next::Chunk(chunk),
+                    Ok(None) => Next::End,
+                    Err(_) => Next::Broken(Failed::of(dialect, Transport::Reset)),
+                },
+                () = &mut self.cut => return Next::Cut,
+                // Set at an earlier event, it may ring too soon; never too late, for `silent` only grows up to the deadline.
+                () = &mut self.alarm => {
+                    let now = Instant::now();
+                    if now >= silent {
+                        let late = now >= *deadline;
+                        let silence = if late { Transport::TotalTimeout } else { Transport::IdleTimeout };
+                        return Next::Broken(Failed::of(dialect, silence));
+                    }
+                    self.alarm.as_mut().reset(silent);
+                }
             }
         }
     }

@@ -36,7 +36,7 @@ use dial::Dialer;
 use health::Health;
 use wire::Wire;
 
-/// Most connections a link keeps; one is enough, a few spread the load over more sockets.
+/// Most connections a link keeps. One carries the load: the one used last is used next, so that calls that meet share a write.
 const CONNECTIONS_MAX: usize = 8;
 
 /// What is told about every call: for metrics. It runs on the path of the call, so it must not block.
@@ -105,7 +105,7 @@ impl Link {
             .config(PoolConfig {
                 max_size: connections.clamp(1, CONNECTIONS_MAX),
                 timeouts: Timeouts::new(),
-                queue_mode: QueueMode::Fifo,
+                queue_mode: QueueMode::Lifo,
             })
             .build()
             .map_err(|error| StateError::BadUrl(error.to_string()))?;
