@@ -17,7 +17,8 @@
 -- ARGV[a+2]  rpm              -1: no limit
 -- ARGV[a+3]  credential_mark
 -- returns    {'acquired', index, begun_ms, expires_ms, probe} | {'full', wait_ms or -1, position, state, wait_ms …}
---            | {'closed', wait_ms, state, wait_ms …}; state: a lock's cause, cooling, probing, full or over_rate
+--            | {'closed', wait_ms, state, wait_ms …}; state: a lock's cause, cooling, probing_limits, probing_failures, full or
+--            over_rate
 -- holds      A refusal writes nothing but the caller's own places in line and the removal of lapsed leases. The same lease
 --            again: same answer, no second slot. Nobody overtakes a live caller in line. One probe at a time.
 -- caller     shared/src/state/capacity.rs

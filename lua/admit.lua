@@ -88,7 +88,8 @@ local function admit(KEYS, ARGV)
   call('ZADD', leases, expires, request_id)
   call('PEXPIRE', leases, 86400000)
   call('HSET', open_request, 'key', key_id, 'model', model, 'replica', replica, 'admitted_at', now, 'expires_at', expires,
-    'money', owner[1], 'hold', reserve, 'spend_label', label, 'spend_start', start_ms, 'spend_end', end_ms)
+    'money', owner[1], 'overdraft', reserves and 'none' or 'soft', 'spend_label', label, 'spend_start', start_ms,
+    'spend_end', end_ms)
   call('PEXPIRE', open_request, 86400000)
   if reserve > 0 then
     call('HSET', reserved, request_id, reserve)

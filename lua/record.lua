@@ -1,28 +1,32 @@
 -- record: what does the outcome of an attempt close or reopen?
 --
--- uses     clock, line, closures, health
--- KEYS[1]  lock         hash  of the whole connection
--- KEYS[2]  bucket_lock  hash  of its bucket
--- KEYS[3]  cooldown     hash  of its model
--- KEYS[4]  leases       zset  lease by expiry ms
--- KEYS[5]  waiters      zset  the line
--- KEYS[6]  alive        zset  its places
--- KEYS[7]  health       hash
--- ARGV[1]  lease        request:attempt
--- ARGV[2]  mark         nothing | committed | success | lock_bucket | lock_connection | failure
--- ARGV[3]  begun_ms     when the attempt began
--- ARGV[4]  jitter       percent
--- ARGV[5]  max_lock     ms
--- ARGV[6]  wake_prefix
--- ARGV[7]  cause        of a lock
--- ARGV[8]  length       of a lock in ms as told; 0: doubling
--- ARGV[9]  credential   its mark
--- ARGV[10] sole         'sole' if there is no other connection
--- ARGV[11] first_token  ms; -1: unknown
--- returns  {'recorded', wait_ms or -1} | {'already'}
--- holds    Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
---          wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing.
--- caller   shared/src/state/capacity/outcome.rs
+-- uses       clock, line, closures, health
+-- KEYS[1]    lock         hash  of the whole connection
+-- KEYS[2]    bucket_lock  hash  of its bucket
+-- KEYS[3]    cooldown     hash  of its model
+-- KEYS[4]    leases       zset  lease by expiry ms
+-- KEYS[5]    waiters      zset  the line
+-- KEYS[6]    alive        zset  its places
+-- KEYS[7]    health       hash
+-- KEYS[k+1]  lock         hash  of another connection that serves the model (k = 7, 10, 13 …: three keys each; only if
+-- KEYS[k+2]  bucket_lock  hash  mark is failure)
+-- KEYS[k+3]  cooldown     hash
+-- ARGV[1]    lease        request:attempt
+-- ARGV[2]    mark         nothing | committed | success | lock_bucket | lock_connection | failure
+-- ARGV[3]    begun_ms     when the attempt began
+-- ARGV[4]    jitter       percent
+-- ARGV[5]    max_lock     ms
+-- ARGV[6]    wake_prefix
+-- ARGV[7]    cause        of a lock
+-- ARGV[8]    length       of a lock in ms as told; 0: doubling
+-- ARGV[9]    credential   its mark
+-- ARGV[10]   sole         'sole' if there is no other connection; it counts as sole too if all that KEYS names are closed now
+-- ARGV[11]   first_token  ms; -1: unknown
+-- returns    {'recorded', wait_ms or -1} | {'already'}
+-- holds      Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
+--            wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing. The
+--            last connection that is usable cools only when most of its attempts failed.
+-- caller     shared/src/state/capacity/outcome.rs
 local function record(KEYS, ARGV)
   local lock, bucket_lock, cooldown, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
   local waiters, alive, health = KEYS[5], KEYS[6], KEYS[7]
@@ -53,7 +57,11 @@ local function record(KEYS, ARGV)
     elseif mark == 'lock_connection' then
       closure_lock(lock, now, begun, max_lock, length, jitter, cause, credential)
     elseif mark == 'failure' then
-      closure_fail(cooldown, now, begun, max_lock, jitter, sole)
+      local usable = #KEYS == 7
+      for k = 7, #KEYS - 3, 3 do
+        usable = usable or not rung_state(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], now, max_lock)
+      end
+      closure_fail(cooldown, now, begun, max_lock, jitter, sole or not usable)
     end
     -- A failed probe of a lock keeps its turn to its end: nobody else tries sooner. Any other outcome gives the turn back.
     if mark ~= 'failure' then

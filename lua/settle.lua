@@ -1,7 +1,7 @@
 -- settle: what did this request finally cost? Once per request id, whatever happened.
 --
 -- uses     clock, line
--- KEYS[1]  account    hash    money
+-- KEYS[1]  account    hash    money, overdraft
 -- KEYS[2]  record     hash    the client key: spend_mark
 -- KEYS[3]  balance    string  nano-dollars
 -- KEYS[4]  reserved   hash    request id → nano-dollars, total
@@ -29,10 +29,11 @@
 -- ARGV[16] cost       nano-dollars
 -- ARGV[17] basis
 -- ARGV[18] outcome
--- returns  {'settled', 1 if there is a balance, nanos} | {'already'} | {'alive'} | {'dropped'}
+-- returns  {'settled', 1 if there is a balance, nanos, nanos charged} | {'already'} | {'alive'} | {'dropped'}
 -- holds    One ledger row and one charge a request id. A request Redis knows nothing of is settled too. Mode lapsed touches
 --          only a lease that lapsed; a request that never reported progress is dropped without charge or row. A counter
---          that was lost is not conjured up again.
+--          that was lost is not conjured up again. With overdraft none, what is charged is at most the balance less the holds
+--          of the others; the rest is waived, and the row says so.
 -- caller   shared/src/state/settlement.rs
 local function settle(KEYS, ARGV)
   local account, record, balance_key, reserved, open_request = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -45,7 +46,7 @@ local function settle(KEYS, ARGV)
   local call = redis.call
   local now = clock()
 
-  local open = call('HMGET', open_request, 'settled_at', 'money', 'hold')
+  local open = call('HMGET', open_request, 'settled_at', 'money', 'overdraft')
   if open[1] then return {'already'} end
   local dropped = false
   if mode == 'lapsed' then
@@ -61,12 +62,15 @@ local function settle(KEYS, ARGV)
   end
 
   local freed = call('ZREM', leases, request_id)
-  local limited = (open[2] or call('HGET', account, 'money')) ~= 'unlimited'
-  if limited and open[3] ~= '0' then
+  local known = open[2]
+  local owner = known and {open[2], open[3]} or call('HMGET', account, 'money', 'overdraft')
+  local limited = owner[1] ~= 'unlimited'
+  local reserves, held = limited and owner[2] == 'none', nil
+  if reserves or (limited and not known) then
     local hold = tonumber(call('HGET', reserved, request_id))
     if hold then
       call('HDEL', reserved, request_id)
-      call('HINCRBY', reserved, 'total', -hold)
+      held, reserves = call('HINCRBY', reserved, 'total', -hold), true
     end
   end
   if dropped then
@@ -75,8 +79,14 @@ local function settle(KEYS, ARGV)
     return {'dropped'}
   end
 
-  local charged = tonumber(cost) > 0
   local balance = limited and tonumber(call('GET', balance_key))
+  local waived = 0
+  if balance and reserves and tonumber(cost) > 0 then
+    held = held or tonumber(call('HGET', reserved, 'total')) or 0
+    waived = math.max(tonumber(cost) - math.max(balance - held, 0), 0)
+    if waived > 0 then cost = tonumber(cost) - waived end
+  end
+  local charged = tonumber(cost) > 0
   if balance and charged then balance = call('DECRBY', balance_key, cost) end
   if charged and label ~= '' and call('INCRBY', spend, cost) == tonumber(cost) then
     -- The first charge of a period, or the counter was lost.
@@ -88,12 +98,16 @@ local function settle(KEYS, ARGV)
       if key[1] and (end_ms == 0 or now < end_ms) then call('HSET', record, 'spend_mark', label) end
     end
   end
-  call('XADD', ledger, 'MAXLEN', '~', rows, '*', 'id', request_id, 'at', now, 'key', key_id, 'model', model,
-    'served_model', served_model, 'connection', connection, 'input', input, 'cached_input', cached_input,
-    'cache_write', cache_write, 'output', output, 'reasoning', reasoning, 'cost', cost, 'basis', basis, 'outcome', outcome)
+  local row = {
+    'id', request_id, 'at', now, 'key', key_id, 'model', model, 'served_model', served_model, 'connection', connection,
+    'input', input, 'cached_input', cached_input, 'cache_write', cache_write, 'output', output, 'reasoning', reasoning,
+    'cost', cost, 'basis', basis, 'outcome', outcome,
+  }
+  if waived > 0 then row[#row + 1], row[#row + 2] = 'waived', waived end
+  call('XADD', ledger, 'MAXLEN', '~', rows, '*', unpack(row))
   call('DEL', open_request)
   call('HSET', open_request, 'settled_at', now, 'cost', cost, 'outcome', outcome)
   call('PEXPIRE', open_request, 86400000)
   if freed == 1 then line_wake(waiters, alive, now, wake_prefix) end
-  return {'settled', balance and 1 or 0, balance or 0}
+  return {'settled', balance and 1 or 0, balance or 0, tonumber(cost)}
 end

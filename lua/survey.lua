@@ -5,7 +5,7 @@
 -- ARGV[1]    max_lock  ms
 -- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health
 -- returns    {'survey', now_ms, row …}; rows by kind: {1 if there, nanos} for the first three; {live, lapsed}; request ids;
---            {callers}; {admissions of the last 60 s}; {state, cause, wait_ms}; {oks, fails, first_token or -1}
+--            {callers}; {admissions of the last 60 s}; {state, a lock's cause, wait_ms}; {oks, fails, first_token or -1}
 -- holds      Writes nothing.
 -- caller     shared/src/state/survey.rs
 local function survey(KEYS, ARGV)

@@ -9,7 +9,7 @@
 -- reopened_at  ms of the success that cleared it
 -- fails, oks   attempts since `since` (open cooldowns)
 
--- The state of one hash: nil (open) | 'closed', wait_ms, cause | 'probing', wait_ms | 'due' (the next attempt is its probe).
+-- The state of one hash: nil (open) | 'closed' or 'probing', wait_ms, cause (of a lock) | 'due' (the next attempt is its probe).
 -- A closure that lasted `max_lock` lets probes through however far its end.
 local function closure_state(key, now, max_lock, mark)
   local c = redis.call('HMGET', key, 'until', 'set_at', 'probe', 'cause', 'credential')
@@ -19,12 +19,13 @@ local function closure_state(key, now, max_lock, mark)
   local opens = math.min(ends, tonumber(c[2]) + max_lock)
   if now < opens then return 'closed', opens - now, c[4] end
   local probe = tonumber(c[3])
-  if probe and now < probe then return 'probing', probe - now end
+  if probe and now < probe then return 'probing', probe - now, c[4] end
   return 'due', 0
 end
 
 -- What keeps a rung closed, as a word of the reply and its wait: of its three hashes the one that ends last. nil: open; the
--- third value tells whether the next attempt is a probe.
+-- third value tells whether the next attempt is a probe. A probe's word tells what it is about: a limit (rate_limited,
+-- billing) or a failure (auth, a cooldown).
 local function rung_state(lock, bucket_lock, cooldown, now, max_lock, mark)
   if redis.call('EXISTS', lock, bucket_lock, cooldown) == 0 then return nil, 0, false end
   local word, wait, due = nil, 0, false
@@ -34,7 +35,10 @@ local function rung_state(lock, bucket_lock, cooldown, now, max_lock, mark)
     if state == 'due' then
       due = true
     elseif state and left > wait then
-      word, wait = state == 'probing' and state or cause or 'cooling', left
+      word, wait = cause or 'cooling', left
+      if state == 'probing' then
+        word = (cause == 'rate_limited' or cause == 'billing') and 'probing_limits' or 'probing_failures'
+      end
     end
   end
   return word, wait, due

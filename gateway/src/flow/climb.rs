@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
-use shared::state::capacity::{LockCause, RungState};
+use shared::state::capacity::{LockCause, ProbeOf, RungState};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -279,7 +279,8 @@ impl<'a> Walk<'a> {
         self.only_limits &= states.iter().all(|state| match state {
             RungState::Locked { cause, .. } => *cause != LockCause::Auth,
             RungState::Full | RungState::OverRate { .. } => true,
-            RungState::Cooling { .. } | RungState::Probing { .. } => false,
+            RungState::Probing { of, .. } => *of == ProbeOf::Limits,
+            RungState::Cooling { .. } => false,
         });
     }
 

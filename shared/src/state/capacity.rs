@@ -11,7 +11,7 @@ use super::script::Arg;
 use super::store::Store;
 use crate::ids::{BucketName, ConnectionId, GroupId, ModelName, RequestId};
 
-pub use outcome::{Length, Mark, Record, RecordAsk, Sole, Unlock, Unlocked};
+pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, Unlock, Unlocked};
 
 mod outcome;
 
@@ -119,6 +119,8 @@ pub enum RungState {
     Probing {
         /// Until that probe lapses.
         wait: Duration,
+        /// What it is about.
+        of: ProbeOf,
     },
     /// All slots are taken, or spoken for by those before in line.
     Full,
@@ -127,6 +129,15 @@ pub enum RungState {
         /// Until there is room.
         wait: Duration,
     },
+}
+
+/// What closed the rung that someone else probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeOf {
+    /// A limit: the upstream's rate limit or quota.
+    Limits,
+    /// A failure: a refused credential or a cooldown.
+    Failures,
 }
 
 /// Why the upstream said no.
@@ -313,7 +324,8 @@ impl RungState {
         let wait = reply.wait()?;
         Ok(match word.as_str() {
             "cooling" => Self::Cooling { wait },
-            "probing" => Self::Probing { wait },
+            "probing_limits" => Self::Probing { wait, of: ProbeOf::Limits },
+            "probing_failures" => Self::Probing { wait, of: ProbeOf::Failures },
             "full" => Self::Full,
             "over_rate" => Self::OverRate { wait },
             cause => match LockCause::parse(cause) {

@@ -28,7 +28,7 @@ pub struct Settlement {
     pub span: Option<SpendSpan>,
     /// Tokens by class.
     pub tokens: Tokens,
-    /// What they cost.
+    /// What they cost. Without overdraft no more is charged than the balance less what other requests hold.
     pub cost: NanoDollars,
     /// How that is known.
     pub basis: Basis,
@@ -73,6 +73,8 @@ pub enum Settle {
     Settled {
         /// What the account has left; `None` if it has no money limit.
         balance: Option<NanoDollars>,
+        /// What was charged: the cost, or less where an account without overdraft had less. The rest is waived.
+        charged: NanoDollars,
     },
     /// It was settled before.
     Already,
@@ -136,7 +138,8 @@ impl Outcome {
 
 impl Store {
     /// Settles a request, exactly once per id: frees the key's lease and the hold, moves balance and spend counter, writes one
-    /// ledger row. A request Redis knows nothing of (any more) is settled too.
+    /// ledger row. Where the account may not overdraw and the cost exceeds what it has, the rest is waived, and the row tells
+    /// how much. A request Redis knows nothing of (any more) is settled too.
     pub async fn settle(&self, settlement: &Settlement) -> Result<Settle, StateError> {
         let Settlement { account, key, request, span, .. } = settlement;
         let keys = self.settle_keys(account, key, request, span.as_ref());
@@ -154,7 +157,11 @@ impl Store {
         ]);
         let (tag, mut reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
-            "settled" => Ok(Settle::Settled { balance: if reply.int()? == 1 { Some(reply.money()?) } else { None } }),
+            "settled" => {
+                let limited = reply.int()? == 1;
+                let balance = Some(reply.money()?).filter(|_| limited);
+                Ok(Settle::Settled { balance, charged: reply.money()? })
+            }
             "already" => Ok(Settle::Already),
             _ => Err(reply.unknown(&tag)),
         }

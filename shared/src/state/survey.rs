@@ -104,6 +104,8 @@ pub enum Closure {
     },
     /// A probe is under way.
     Probing {
+        /// Why it is closed; `None` for a cooldown.
+        cause: Option<LockCause>,
         /// Until that probe lapses.
         wait: Duration,
     },
@@ -244,7 +246,7 @@ impl Closure {
         match state.as_str() {
             "open" => Ok(Self::Open),
             "closed" => Ok(Self::Closed { cause, wait }),
-            "probing" => Ok(Self::Probing { wait }),
+            "probing" => Ok(Self::Probing { cause, wait }),
             "probe_due" => Ok(Self::ProbeDue),
             _ => Err(row.unknown(&state)),
         }

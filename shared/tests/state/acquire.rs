@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared::state::admission::Place;
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, Record, RungState, Sole,
+    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole,
 };
 
 use super::table::*;
@@ -140,7 +140,8 @@ async fn when_a_lock_ends_exactly_one_probe_is_let_through_and_the_others_wait_f
     for replica in 0..3 {
         assert_eq!(table.stores[replica].acquire(&ask).await.unwrap(), probe, "the same lease, the same answer");
     }
-    let probing = Acquire::Closed { wait: secs(15), states: vec![RungState::Probing { wait: secs(15) }] };
+    let probing = RungState::Probing { wait: secs(15), of: ProbeOf::Limits };
+    let probing = Acquire::Closed { wait: secs(15), states: vec![probing] };
     assert_eq!(table.stores[1].acquire(&table.acquire_ask("q2", from_ref(&a))).await.unwrap(), probing);
     // The probe's replica dies: at exactly its expiry the next one may try.
     table.at(19_999).await;

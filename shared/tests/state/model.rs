@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shared::ids::RequestId;
 use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
@@ -88,9 +88,10 @@ impl<'a> Game<'a> {
             Op::Acquire { call, attempt, place, reversed, credential } => {
                 self.acquire(call, attempt, place, reversed, credential).await?;
             }
-            Op::Record { call, lease, mark } => {
+            Op::Record { call, lease, mark, siblings } => {
                 let (lease, number) = self.picked(call, lease);
-                self.record(call, lease, number, mark).await?;
+                let others = (0..self.rules.connections.len()).filter(|other| *other != number);
+                self.record(call, (lease, number), mark, &others.take(siblings).collect::<Vec<_>>()).await?;
             }
             Op::RenewConnection { call, lease } => {
                 let (lease, number) = self.picked(call, lease);
@@ -172,7 +173,6 @@ impl<'a> Game<'a> {
     }
 
     async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let cost = self.account.affordable(&self.name(call), cost);
         let progress = Progress { cost: nanos(cost), ..Progress::default() };
         let lease = KeyLease { key: self.table.key.clone(), request: self.id(call), progress };
         for _ in 0..call.times() {
@@ -184,7 +184,6 @@ impl<'a> Game<'a> {
     }
 
     async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let cost = self.account.affordable(&self.name(call), cost);
         let span = Some(month(LABEL, 0, 1 << 40));
         let settlement = Settlement { span, ..self.table.settlement(&self.name(call), cost) };
         for _ in 0..call.times() {
@@ -248,14 +247,23 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn record(&mut self, call: Call, lease: LeaseId, connection: usize, mark: Mark) -> Result<(), TestCaseError> {
+    async fn record(
+        &mut self,
+        call: Call,
+        (lease, connection): (LeaseId, usize),
+        mark: Mark,
+        siblings: &[usize],
+    ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
         let ask = RecordAsk {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
+            siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
             ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
+        let last = !siblings.is_empty() && siblings.iter().all(|other| self.group.is_closed(*other, self.now_ms()));
+        let mark = if last && matches!(mark, Mark::Failure { .. }) { Mark::Failure { sole: Sole::Yes } } else { mark };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).record(&ask).await.unwrap();
@@ -303,12 +311,18 @@ impl<'a> Game<'a> {
         ids.dedup();
         prop_assert_eq!(ids.len(), count, "a request with two rows");
         let spent: i64 = rows.iter().map(|row| row.fields["cost"].parse::<i64>().unwrap()).sum();
+        let waived = rows.iter().filter_map(|row| row.fields.get("waived")).map(|nanos| nanos.parse::<i64>().unwrap());
+        prop_assert_eq!(waived.sum::<i64>(), self.account.waived());
         let balance: i64 = self.table.text(&["GET", "hg:{a:acme}:balance"]).await.parse().unwrap();
         prop_assert_eq!(self.account.credited() - spent, balance);
         let counter = self.table.text(&["GET", &format!("hg:{{a:acme}}:key:ci:spend:{LABEL}")]).await;
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
         Ok(())
     }
+}
+
+fn sibling(candidate: &Candidate) -> Sibling {
+    Sibling { connection: candidate.connection.clone(), bucket: candidate.bucket.clone() }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, Record, RecordAsk, RungState, Sole, Unlock,
-    Unlocked,
+    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, ProbeOf, Record, RecordAsk, RungState, Sibling,
+    Sole, Unlock, Unlocked,
 };
 
 use super::table::*;
@@ -108,7 +108,7 @@ async fn a_probe_without_a_verdict_hands_its_turn_on() {
     table.attempt("q0", &a, lock(Length::Told(secs(1)))).await;
     table.at(1_000).await;
     let (begun, _) = table.take("probe", &a).await;
-    assert_eq!(state(&table, &a).await, Some(RungState::Probing { wait: secs(15) }));
+    assert_eq!(state(&table, &a).await, Some(RungState::Probing { wait: secs(15), of: ProbeOf::Limits }));
     table.record("probe", &a, begun, Mark::Nothing).await;
     assert_eq!(table.take("next", &a).await.1, Probe::Yes);
 }
@@ -219,6 +219,87 @@ async fn a_sole_connection_cools_only_when_most_attempts_failed() {
         assert_eq!(table.attempt("q", &a, failure.clone()).await, OPEN);
     }
     assert_eq!(table.attempt("q", &a, failure).await, closed(secs(10)), "5 of 9");
+}
+
+/// Four successes and three failures of `at`, told of its siblings: what the last failure closes.
+async fn three_of_seven_failed(table: &Table, at: &Candidate, siblings: &[&Candidate]) -> Record {
+    let told = |other: &&Candidate| Sibling { connection: other.connection.clone(), bucket: other.bucket.clone() };
+    let siblings: Vec<Sibling> = siblings.iter().map(told).collect();
+    let mut last = OPEN;
+    for mark in [FAILURE, SUCCESS, SUCCESS, SUCCESS, SUCCESS, FAILURE, FAILURE] {
+        let (begun_ms, _) = table.take("q", at).await;
+        let ask = RecordAsk { siblings: siblings.clone(), ..table.record_ask("q", at, begun_ms, mark) };
+        last = table.store().record(&ask).await.unwrap();
+    }
+    last
+}
+
+#[tokio::test]
+async fn the_last_usable_connection_cools_only_when_most_of_its_attempts_failed() {
+    let table = Table::new().await;
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(open);
+    let b = Candidate { bucket: "n".parse().unwrap(), ..b };
+    assert_eq!(three_of_seven_failed(&table, &a, &[&b, &c]).await, closed(secs(10)), "two others can take its traffic");
+    assert_eq!(three_of_seven_failed(&table, &b, &[&a, &c]).await, closed(secs(10)), "one other can");
+    assert_eq!(three_of_seven_failed(&table, &c, &[&a, &b]).await, OPEN, "it is the last: all others are cooling");
+    let sole = Mark::Failure { sole: Sole::Yes };
+    assert_eq!(table.attempt("q", &c, sole.clone()).await, OPEN, "4 of 8");
+    assert_eq!(table.attempt("q", &c, sole).await, closed(secs(10)), "5 of 9");
+    assert_eq!(three_of_seven_failed(&table, &d, &[]).await, closed(secs(10)), "nothing was said of any other");
+}
+
+#[tokio::test]
+async fn a_sibling_counts_as_unusable_while_it_is_locked_or_probed_by_someone_else() {
+    let table = Table::new().await;
+    let [a, b] = ["a", "b"].map(open);
+    table.attempt("q", &b, lock(Length::Told(secs(1)))).await;
+    assert_eq!(three_of_seven_failed(&table, &a, &[&b]).await, OPEN, "locked");
+    table.at(60_000).await;
+    let (begun, _) = table.take("probe", &b).await;
+    assert_eq!(three_of_seven_failed(&table, &a, &[&b]).await, OPEN, "someone's probe is under way");
+    table.record("probe", &b, begun, Mark::Nothing).await;
+    assert_eq!(table.attempt("q", &a, FAILURE).await, closed(secs(10)));
+    let c = open("c");
+    assert_eq!(three_of_seven_failed(&table, &c, &[&b]).await, closed(secs(10)), "the next attempt may probe it");
+    table
+        .attempt(
+            "q",
+            &b,
+            Mark::LockConnection {
+                cause: LockCause::Auth,
+                length: Length::Told(secs(60)),
+                credential_mark: "c1".into(),
+            },
+        )
+        .await;
+    assert_eq!(three_of_seven_failed(&table, &open("d"), &[&b]).await, OPEN, "the whole connection is locked");
+}
+
+#[tokio::test]
+async fn a_probe_tells_whether_it_is_of_a_limit_or_of_a_failure() {
+    let table = Table::new().await;
+    let connection =
+        |cause| Mark::LockConnection { cause, length: Length::Told(secs(1)), credential_mark: "c1".into() };
+    let marks = [
+        (lock(Length::Told(secs(1))), ProbeOf::Limits),
+        (connection(LockCause::RateLimited), ProbeOf::Limits),
+        (connection(LockCause::Billing), ProbeOf::Limits),
+        (connection(LockCause::Auth), ProbeOf::Failures),
+        (FAILURE, ProbeOf::Failures),
+    ];
+    for (number, (mark, of)) in marks.into_iter().enumerate() {
+        table.at(0).await;
+        let at = open(&format!("c{number}"));
+        for n in 0..3 {
+            table.take(&format!("q{n}"), &at).await;
+        }
+        for n in 0..3 {
+            table.record(&format!("q{n}"), &at, START, mark.clone()).await;
+        }
+        table.at(10_000).await;
+        table.take("probe", &at).await;
+        assert_eq!(state(&table, &at).await, Some(RungState::Probing { wait: secs(15), of }), "{mark:?}");
+    }
 }
 
 #[tokio::test]

@@ -37,7 +37,10 @@ async fn a_request_is_settled_once_with_one_row_and_every_figure_moves_by_its_co
     limited(&table, 100, Overdraft::None).await;
     admit(&table, "q1", 50).await;
     let ask = settlement(&table, "q1", 7);
-    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(93)) });
+    assert_eq!(
+        table.store().settle(&ask).await.unwrap(),
+        Settle::Settled { balance: Some(nanos(93)), charged: nanos(7) }
+    );
     let dump = table.dump().await;
     for store in &table.stores {
         assert_eq!(store.settle(&ask).await.unwrap(), Settle::Already);
@@ -64,7 +67,10 @@ async fn a_request_that_cost_nothing_has_its_row_and_moves_no_money() {
     ask.outcome = Outcome::RefusedAfterStart;
     ask.served_model = None;
     ask.connection = None;
-    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(100)) });
+    assert_eq!(
+        table.store().settle(&ask).await.unwrap(),
+        Settle::Settled { balance: Some(nanos(100)), charged: nanos(0) }
+    );
     assert_eq!(table.text(&["EXISTS", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "0");
     let rows = table.store().ledger(&table.account, 10).await.unwrap();
     assert_eq!(row(&rows, "outcome"), ["refused_after_start"]);
@@ -75,7 +81,7 @@ async fn an_account_without_a_money_limit_gets_no_balance() {
     let table = Table::new().await;
     table.declare_rights(KeyRights::default()).await;
     table.admit("q1").await;
-    assert_eq!(table.settle("q1", 7).await, Settle::Settled { balance: None });
+    assert_eq!(table.settle("q1", 7).await, Settle::Settled { balance: None, charged: nanos(7) });
     assert_eq!(table.text(&["EXISTS", "hg:{a:acme}:balance"]).await, "0");
 }
 
@@ -86,9 +92,81 @@ async fn a_request_redis_knows_nothing_of_is_settled_all_the_same() {
     admit(&table, "q1", 50).await;
     table.command(&["DEL", "hg:{a:acme}:req:q1"]).await;
     let ask = settlement(&table, "q1", 7);
-    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(93)) });
+    assert_eq!(
+        table.store().settle(&ask).await.unwrap(),
+        Settle::Settled { balance: Some(nanos(93)), charged: nanos(7) }
+    );
     assert_eq!(table.text(&["HGET", "hg:{a:acme}:reserved", "total"]).await, "0", "its hold is free");
     assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Already);
+}
+
+/// What a row says was charged and waived.
+fn charged(row: &LedgerRow) -> (&str, Option<&str>) {
+    (&row.fields["cost"], row.fields.get("waived").map(String::as_str))
+}
+
+#[tokio::test]
+async fn without_overdraft_no_more_is_charged_than_the_others_holds_leave_and_the_rest_is_waived() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    for (name, hold) in [("q1", 10), ("q2", 60), ("q3", 1)] {
+        admit(&table, name, hold).await;
+    }
+    // 100 less the 61 of the others: more than it held, less than it cost.
+    let settled = table.store().settle(&settlement(&table, "q1", 50)).await.unwrap();
+    assert_eq!(settled, Settle::Settled { balance: Some(nanos(61)), charged: nanos(39) });
+    assert_eq!(table.text(&["HGET", "hg:{a:acme}:reserved", "total"]).await, "61");
+    assert_eq!(table.text(&["HGET", "hg:{a:acme}:req:q1", "cost"]).await, "39", "the receipt");
+    // Nothing is left but the hold of the other.
+    let settled = table.store().settle(&settlement(&table, "q3", 5)).await.unwrap();
+    assert_eq!(settled, Settle::Settled { balance: Some(nanos(60)), charged: nanos(1) });
+    let settled = table.store().settle(&settlement(&table, "q2", 60)).await.unwrap();
+    assert_eq!(settled, Settle::Settled { balance: Some(nanos(0)), charged: nanos(60) });
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    let rows: Vec<_> = rows.iter().map(charged).collect();
+    assert_eq!(rows, [("60", None), ("1", Some("4")), ("39", Some("11"))]);
+    assert_eq!(table.text(&["GET", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "100", "as the ledger");
+    assert_eq!(table.store().settle(&settlement(&table, "q1", 50)).await.unwrap(), Settle::Already);
+}
+
+#[tokio::test]
+async fn without_overdraft_a_request_that_holds_nothing_any_more_takes_nothing_from_the_others() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::None).await;
+    admit(&table, "late", 50).await;
+    table.at(15_000).await;
+    let lapsed = table.store().lapsed(&table.account).await.unwrap();
+    assert_eq!(table.store().settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Dropped);
+    admit(&table, "free", 0).await;
+    admit(&table, "q1", 90).await;
+    for (name, left, charged) in [("late", 90, 10), ("free", 90, 0), ("unheard-of", 90, 0)] {
+        let settled = table.store().settle(&settlement(&table, name, 30)).await.unwrap();
+        assert_eq!(settled, Settle::Settled { balance: Some(nanos(left)), charged: nanos(charged) }, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn with_overdraft_all_is_charged_and_nothing_waived() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::Soft).await;
+    admit(&table, "q1", 10).await;
+    let settled = table.store().settle(&settlement(&table, "q1", 150)).await.unwrap();
+    assert_eq!(settled, Settle::Settled { balance: Some(nanos(-50)), charged: nanos(150) });
+    let settled = table.store().settle(&settlement(&table, "unheard-of", 5)).await.unwrap();
+    assert_eq!(settled, Settle::Settled { balance: Some(nanos(-55)), charged: nanos(5) });
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    assert_eq!(rows.iter().map(charged).collect::<Vec<_>>(), [("5", None), ("150", None)]);
+}
+
+#[tokio::test]
+async fn a_large_waiver_stays_exact() {
+    let table = Table::new().await;
+    limited(&table, 9_007_199_254_740_001, Overdraft::None).await;
+    admit(&table, "q1", 9_007_199_254_740_001).await;
+    let settled = table.store().settle(&settlement(&table, "q1", 9_007_199_254_740_989)).await.unwrap();
+    assert_eq!(settled, Settle::Settled { balance: Some(nanos(0)), charged: nanos(9_007_199_254_740_001) });
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    assert_eq!(charged(&rows[0]), ("9007199254740001", Some("988")));
 }
 
 #[tokio::test]
@@ -115,7 +193,10 @@ async fn large_amounts_stay_exact() {
     limited(&table, 9_007_199_254_740_991, Overdraft::Soft).await;
     admit(&table, "q1", 0).await;
     let ask = settlement(&table, "q1", 9_007_199_254_740_989);
-    assert_eq!(table.store().settle(&ask).await.unwrap(), Settle::Settled { balance: Some(nanos(2)) });
+    assert_eq!(
+        table.store().settle(&ask).await.unwrap(),
+        Settle::Settled { balance: Some(nanos(2)), charged: nanos(9_007_199_254_740_989) }
+    );
     assert_eq!(table.text(&["GET", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "9007199254740989");
 }
 

@@ -1,7 +1,9 @@
 //! On a cluster every call stays within one slot.
 
 use shared::state::admission::{Admit, AdmitAsk, Hold};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Record, Sole, Unlock};
+use shared::state::capacity::{
+    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Record, RecordAsk, Sibling, Sole, Unlock,
+};
 use shared::state::credit::Credit;
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
@@ -44,7 +46,10 @@ async fn every_call_on_an_account_stays_within_its_slot() {
     };
     assert_eq!(store.settle_lapsed(&lapsed).await.unwrap(), SettleLapsed::Alive);
     let settlement = Settlement { span: Some(span.clone()), ..table.settlement("q1", 7) };
-    assert_eq!(store.settle(&settlement).await.unwrap(), Settle::Settled { balance: Some(nanos(93)) });
+    assert_eq!(
+        store.settle(&settlement).await.unwrap(),
+        Settle::Settled { balance: Some(nanos(93)), charged: nanos(7) }
+    );
     let credited = store.credit(&table.account, &request("r1"), nanos(7)).await.unwrap();
     assert_eq!(credited, Credit::Credited { balance: nanos(100) });
     assert!(matches!(store.admit(&ask("q3")).await.unwrap(), Admit::Admitted { .. }));
@@ -72,7 +77,9 @@ async fn every_call_on_a_group_stays_within_its_slot() {
     assert!(matches!(table.record("q1", a, begun_a, lock).await, Record::Recorded { closed: Some(_) }));
     assert!(matches!(store.acquire(&ask).await.unwrap(), Acquire::Full { .. }));
     let failure = Mark::Failure { sole: Sole::No };
-    assert_eq!(table.record("q2", b, begun_b, failure).await, Record::Recorded { closed: None });
+    let siblings = vec![Sibling { connection: a.connection.clone(), bucket: a.bucket.clone() }];
+    let failed = RecordAsk { siblings, ..table.record_ask("q2", b, begun_b, failure) };
+    assert_eq!(store.record(&failed).await.unwrap(), Record::Recorded { closed: None });
     assert!(matches!(store.acquire(&ask).await.unwrap(), Acquire::Acquired { index: 1, .. }));
     let connections = two.iter().map(|candidate| &candidate.connection);
     store.leave_group(&table.group, connections, &request("q3")).await.unwrap();

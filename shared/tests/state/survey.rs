@@ -80,5 +80,5 @@ async fn a_group_is_shown_as_it_stands_and_looking_writes_nothing() {
     assert_eq!(later.health, Health { oks_milli: 500, fails_milli: 1500, first_token: Some(millis(250)) });
     assert_eq!(table.dump().await, dump);
     table.take("probe", &Candidate { model: model("n"), ..a }).await;
-    assert_eq!(look().await.buckets[0].1, Closure::Probing { wait: secs(15) });
+    assert_eq!(look().await.buckets[0].1, Closure::Probing { cause: Some(LockCause::RateLimited), wait: secs(15) });
 }

@@ -217,6 +217,7 @@ impl Table {
             mark,
             jitter_percent: 100,
             max_lock: MAX_LOCK,
+            siblings: Vec::new(),
         }
     }
 

@@ -180,3 +180,25 @@ async fn an_error_of_five_megabytes_is_cut_short_whichever_way_it_comes() {
     assert!(!cluster.replica(0).log().contains("panicked"));
     cluster.assert_clean().await;
 }
+
+#[tokio::test]
+async fn the_last_usable_connection_of_a_group_is_not_benched_for_a_few_failures_among_successes() {
+    let cluster = Cluster::of_three(&Config::connections(2).connection(1, "priority: 1")).await;
+    let limited = Rule::on("cred-2", "*").fails(429).header("retry-after", "300");
+    let failing = |times| [limited.clone(), Rule::on("cred-1", "*").fails(500).times(times)];
+    // The first failure begins the count; its retry and the calls after it succeed.
+    cluster.fake.script(failing(1));
+    for _ in 0..6 {
+        let answer = cluster.next().chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-connection")), (200, "conn-1"), "{}", answer.body);
+    }
+    assert_eq!(cluster.fake.calls_of("cred-2").len(), 1, "locked by the first call");
+    // The second and third failure: with another connection to go to this one would cool now.
+    cluster.fake.script(failing(2));
+    assert_eq!(cluster.next().chat(SECRET, "m1", "hi").await.status, 502);
+    for _ in 0..cluster.size() {
+        let answer = cluster.next().chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-connection")), (200, "conn-1"), "{}", answer.body);
+    }
+    cluster.assert_clean().await;
+}

@@ -1,7 +1,9 @@
 //! Locks: what the upstream said no to, known to every replica and kept.
 
+use std::time::Duration;
+
 use cluster::fake::Rule;
-use cluster::harness::{Cluster, Config, Durability, SECRET};
+use cluster::harness::{Cluster, Config, Durability, SECRET, eventually};
 
 /// Refused by every replica without an upstream call; the count of calls is what it was.
 async fn refused_everywhere(cluster: &Cluster, model: &str) {
@@ -78,4 +80,26 @@ async fn a_refused_credential_locks_its_whole_connection_and_no_other() {
         }
         assert_eq!(cluster.fake.calls_of("cred-1").len(), 1, "{status}");
     }
+}
+
+#[tokio::test]
+async fn callers_who_meet_a_rate_limit_that_is_being_probed_get_a_429_that_says_when_and_no_502() {
+    // Locks let probes through after a second; the upstream takes its time to say no again.
+    let cluster = Cluster::of_three(&Config::connections(3).more("limits: {max_lock: 1s}")).await;
+    let no = Rule::any().fails(429).header("retry-after", "300");
+    cluster.fake.script([no.clone()]);
+    assert_eq!(cluster.client(0).chat(SECRET, "m1", "hi").await.status, 429);
+    assert_eq!(cluster.fake.calls().len(), 3, "all three are locked");
+    cluster.fake.script([no.delays_headers(Duration::from_millis(500))]);
+    cluster.fake.clear_calls();
+    let round = async || {
+        for answer in cluster.burst(20, SECRET, "m1").await {
+            assert_eq!(answer.status, 429, "{}", answer.body);
+            let wait: u64 = answer.header("retry-after").parse().unwrap();
+            assert!((1..=300).contains(&wait), "{wait}");
+        }
+        !cluster.fake.calls().is_empty()
+    };
+    eventually(Duration::from_secs(20), "a round meets the probes", round).await;
+    cluster.assert_clean().await;
 }

@@ -201,7 +201,7 @@ fn closure(closure: &Closure) -> Option<String> {
         Closure::Open => None,
         Closure::Closed { cause: None, wait } => Some(format!("cooling {}", left(wait))),
         Closure::Closed { cause: Some(cause), wait } => Some(format!("locked {} ({})", left(wait), cause.as_str())),
-        Closure::Probing { wait } => Some(format!("probing {}", left(wait))),
+        Closure::Probing { wait, .. } => Some(format!("probing {}", left(wait))),
         Closure::ProbeDue => Some("next call probes".to_owned()),
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(told(Closure::Open), "");
         assert_eq!(told(Closure::Closed { cause: None, wait }), "cooling 2 s");
         assert_eq!(told(Closure::Closed { cause: Some(LockCause::Auth), wait }), "locked 2 s (auth)");
-        assert_eq!(told(Closure::Probing { wait: Duration::ZERO }), "probing 0 s");
+        assert_eq!(told(Closure::Probing { cause: None, wait: Duration::ZERO }), "probing 0 s");
         assert_eq!(told(Closure::ProbeDue), "next call probes");
     }
 

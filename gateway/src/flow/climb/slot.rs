@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, RecordAsk};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, RecordAsk, SIBLINGS_MAX, Sibling};
 use shared::state::wake;
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl<'a> Walk<'a> {
             let stand = place.as_ref().filter(|_| !left.is_zero());
             ask.place = stand.map_or(Place::Pass, |_| Place::Stand { max_wait: left });
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
-            let (taken, holds_place) = self.heard(answer, rungs, &ask)?;
+            let (taken, holds_place) = self.heard(answer, step, rungs, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
                 if in_line && !matches!(taken, Taken::Slot { .. }) {
                     leave(app, &ask).await;
@@ -65,12 +65,18 @@ impl<'a> Walk<'a> {
     }
 
     /// What an answer means, and whether it leaves us with a place in line.
-    fn heard(&mut self, answer: Acquire, rungs: &[&'a Rung], ask: &AcquireAsk) -> Result<(Taken<'a>, bool), Fall> {
+    fn heard(
+        &mut self,
+        answer: Acquire,
+        step: &Step,
+        rungs: &[&'a Rung],
+        ask: &AcquireAsk,
+    ) -> Result<(Taken<'a>, bool), Fall> {
         match answer {
             Acquire::Acquired { index, begun_ms, probe, .. } => {
                 let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
                 self.leases += 1;
-                let held = Held::new(self.climb.app, Self::receipt(rung, ask, begun_ms), probe);
+                let held = Held::new(self.climb.app, Self::receipt(step, rung, ask, begun_ms), probe);
                 Ok((Taken::Slot { rung, held }, false))
             }
             Acquire::Closed { wait, states } => {
@@ -97,7 +103,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What gives the slot back, and as whose.
-    fn receipt(rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+    fn receipt(step: &Step, rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
         RecordAsk {
             group: ask.group.clone(),
             connection: rung.serving.connection.id.clone(),
@@ -108,6 +114,7 @@ impl<'a> Walk<'a> {
             mark: Mark::Nothing,
             jitter_percent: rand::random_range(80..=120),
             max_lock: ask.max_lock,
+            siblings: siblings(step, rung),
         }
     }
 }
@@ -118,6 +125,17 @@ async fn leave(app: &Shared, ask: &AcquireAsk) {
         // The places lapse by themselves within two seconds.
         tracing::debug!(%error, "places in line were not given up");
     }
+}
+
+/// The other connections of the step that serve the model.
+fn siblings(step: &Step, rung: &Rung) -> Vec<Sibling> {
+    let connection = &rung.serving.connection.id;
+    let same_model = step.rungs.iter().filter(|other| other.model.name == rung.model.name);
+    let others = same_model.map(|other| &other.serving).filter(|serving| serving.connection.id != *connection);
+    others
+        .take(SIBLINGS_MAX)
+        .map(|serving| Sibling { connection: serving.connection.id.clone(), bucket: serving.bucket.clone() })
+        .collect()
 }
 
 fn candidate(rung: &Rung) -> Candidate {

@@ -55,6 +55,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         mark: Mark::Nothing,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
+        siblings: Vec::new(),
     };
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),

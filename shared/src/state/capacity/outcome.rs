@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseId, LockCause};
+use super::{CANDIDATES_MAX, LeaseId, LockCause};
 use crate::ids::{BucketName, ConnectionId, GroupId, ModelName};
 use crate::state::Store;
 use crate::state::link::StateError;
@@ -31,6 +31,21 @@ pub struct RecordAsk {
     pub jitter_percent: u8,
     /// As in [`AcquireAsk`](super::AcquireAsk).
     pub max_lock: Duration,
+    /// Where else the model is served at the same step, at most [`SIBLINGS_MAX`]. Only a failure looks at them: if none is
+    /// usable at that moment, the connection counts as [`Sole::Yes`], for the last one of a group must not be taken away.
+    pub siblings: Vec<Sibling>,
+}
+
+/// At most so many siblings go into one call; more are not looked at.
+pub const SIBLINGS_MAX: usize = CANDIDATES_MAX - 1;
+
+/// Another connection of the group that serves the same model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sibling {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The bucket of the model there.
+    pub bucket: BucketName,
 }
 
 /// What the outcome of an attempt means for others.
@@ -80,9 +95,9 @@ pub enum Length {
 /// Whether a connection is the only one for its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sole {
-    /// It is: it cools only when most of the last minute's attempts failed.
+    /// It is, now or always: it cools only when most of the last minute's attempts failed.
     Yes,
-    /// There are others.
+    /// There are others, unless the siblings of the [`RecordAsk`] are all closed.
     No,
 }
 
@@ -121,8 +136,9 @@ pub enum Unlocked {
 impl Store {
     /// Says what the outcome of an attempt means, and gives its lease back. Idempotent in the lease.
     pub async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
-        let connection = self.keys.of_group(&ask.group).of_connection(&ask.connection);
-        let keys = [
+        let group = self.keys.of_group(&ask.group);
+        let connection = group.of_connection(&ask.connection);
+        let mut keys = vec![
             connection.lock(),
             connection.bucket_lock(&ask.bucket),
             connection.cooldown(&ask.model),
@@ -131,6 +147,16 @@ impl Store {
             connection.alive(),
             connection.health(),
         ];
+        if matches!(ask.mark, Mark::Failure { .. }) {
+            for sibling in ask.siblings.iter().take(SIBLINGS_MAX) {
+                let connection = group.of_connection(&sibling.connection);
+                keys.extend([
+                    connection.lock(),
+                    connection.bucket_lock(&sibling.bucket),
+                    connection.cooldown(&ask.model),
+                ]);
+            }
+        }
         let lease = ask.lease.to_string();
         let mark = MarkArgs::of(&ask.mark);
         let args = [

@@ -24,6 +24,7 @@ pub(super) struct Account {
     balance: i64,
     receipts: BTreeMap<String, i64>,
     spent: i64,
+    waived: i64,
     window: Window,
     /// Lapsed ones included.
     leases: BTreeMap<String, i64>,
@@ -38,6 +39,7 @@ impl Account {
             balance: rules.opening,
             receipts: BTreeMap::new(),
             spent: 0,
+            waived: 0,
             window: Window::default(),
             leases: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -63,16 +65,6 @@ impl Account {
 
     pub(super) fn is_settled(&self, name: &str) -> bool {
         matches!(self.requests.get(name), Some(Request::Settled))
-    }
-
-    /// What may be charged so that an account without overdraft never dips: at most the hold.
-    pub(super) fn affordable(&self, name: &str, cost: i64) -> i64 {
-        match self.requests.get(name) {
-            Some(Request::Open { hold, .. }) if self.reserves() => cost.min(*hold),
-            Some(Request::Open { .. }) => cost,
-            _ if self.reserves() => 0,
-            _ => cost,
-        }
     }
 
     /// The answer, and whether anything but the line was written.
@@ -151,9 +143,12 @@ impl Account {
         }
         self.leases.remove(name);
         self.requests.insert(name.to_owned(), Request::Settled);
-        self.balance -= cost;
-        self.spent += cost;
-        Settle::Settled { balance: Some(nanos(self.balance)) }
+        // Without overdraft at most what the others do not hold.
+        let charged = if self.reserves() { cost.min((self.balance - self.held()).max(0)) } else { cost };
+        self.balance -= charged;
+        self.spent += charged;
+        self.waived += cost - charged;
+        Settle::Settled { balance: Some(nanos(self.balance)), charged: nanos(charged) }
     }
 
     pub(super) fn lapsed(&self, name: &str, now: i64) -> bool {
@@ -183,6 +178,10 @@ impl Account {
         self.receipts.insert(receipt.to_owned(), amount);
         self.balance += amount;
         Credit::Credited { balance: nanos(self.balance) }
+    }
+
+    pub(super) fn waived(&self) -> i64 {
+        self.waived
     }
 
     pub(super) fn credited(&self) -> i64 {

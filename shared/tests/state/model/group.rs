@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, Record, RungState, Sole};
+use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole};
 
 use super::line::{Line, Window};
 use super::ops::{Rules, credential_mark};
@@ -75,6 +75,13 @@ impl Closure {
             _ if now < opens => State::Closed(opens - now),
             Some((until, _)) if now < *until => State::Probing(until - now),
             _ => State::Due,
+        }
+    }
+
+    fn probe_of(&self) -> ProbeOf {
+        match self.cause {
+            Some(LockCause::RateLimited | LockCause::Billing) => ProbeOf::Limits,
+            Some(LockCause::Auth) | None => ProbeOf::Failures,
         }
     }
 
@@ -172,7 +179,7 @@ impl Connection {
                     due = true;
                     continue;
                 }
-                State::Probing(wait) => (wait, RungState::Probing { wait: ms(wait) }),
+                State::Probing(wait) => (wait, RungState::Probing { wait: ms(wait), of: closure.probe_of() }),
                 State::Closed(wait) if number == 2 => (wait, RungState::Cooling { wait: ms(wait) }),
                 State::Closed(wait) => (wait, RungState::Locked { cause: closure.cause.unwrap(), wait: ms(wait) }),
             };
@@ -292,6 +299,10 @@ impl Group {
         best
     }
 
+    pub(super) fn is_closed(&self, number: usize, now: i64) -> bool {
+        self.connections[number].rung(now, self.max_lock, None).is_err()
+    }
+
     pub(super) fn leave(&mut self, member: &str) {
         self.connections.iter_mut().for_each(|connection| connection.line.leave(member));
     }
@@ -373,7 +384,7 @@ fn wait_of(state: &RungState) -> Option<std::time::Duration> {
         RungState::Full => None,
         RungState::Locked { wait, .. }
         | RungState::Cooling { wait }
-        | RungState::Probing { wait }
+        | RungState::Probing { wait, .. }
         | RungState::OverRate { wait } => Some(*wait),
     }
 }

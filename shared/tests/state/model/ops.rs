@@ -67,6 +67,8 @@ pub(super) enum Op {
         call: Call,
         lease: Pick,
         mark: Mark,
+        /// How many of the other connections are told of.
+        siblings: usize,
     },
     RenewConnection {
         call: Call,
@@ -160,7 +162,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
             |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
         ),
-        9 => (call(), pick(), mark()).prop_map(|(call, lease, mark)| Op::Record { call, lease, mark }),
+        9 => (call(), pick(), mark(), 0..3_usize)
+            .prop_map(|(call, lease, mark, siblings)| Op::Record { call, lease, mark, siblings }),
         2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
