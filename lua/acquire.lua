@@ -68,8 +68,8 @@ local function acquire(KEYS, ARGV)
       end
       if not word then
         local expires = now + 15000
-        call('ZADD', leases, expires, lease)
-        call('PEXPIRE', leases, 20000)
+        call('ZADD', leases, string.format('%.0f', expires), lease)
+        call('PEXPIRE', leases, '20000')
         if rpm >= 0 then window_add(rpm_log, rpm, us, newest) end
         if due then
           for i = 1, 3 do

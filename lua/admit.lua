@@ -68,7 +68,7 @@ local function admit(KEYS, ARGV)
   local member = replica .. '|' .. request_id
   if rpm or max_concurrent then ahead, stands = line_ahead(waiters, alive, member, now) end
   if rpm then wait, newest = window_wait(rpm_log, rpm, now, ahead) end
-  if max_concurrent and wait == 0 then live = call('ZCOUNT', leases, now + 1, '+inf') end
+  if max_concurrent and wait == 0 then live = call('ZCOUNT', leases, string.format('(%.0f', now), '+inf') end
   local full = max_concurrent and wait == 0 and live + ahead >= max_concurrent
   if wait > 0 or full then
     local position = 0
@@ -85,12 +85,14 @@ local function admit(KEYS, ARGV)
   local expires = now + 15000
   local reserve = limited and reserves and math.max(hold, 0) or 0
   if rpm then window_add(rpm_log, rpm, us, newest) end
-  call('ZADD', leases, expires, request_id)
-  call('PEXPIRE', leases, 86400000)
-  call('HSET', open_request, 'key', key_id, 'model', model, 'replica', replica, 'admitted_at', now, 'expires_at', expires,
-    'money', owner[1], 'overdraft', reserves and 'none' or 'soft', 'spend_label', label, 'spend_start', start_ms,
-    'spend_end', end_ms)
-  call('PEXPIRE', open_request, 86400000)
+  -- Redis prints a number as a float, which costs more than the command: texts are printed once.
+  local now_text, expires_text = string.format('%.0f', now), string.format('%.0f', expires)
+  call('ZADD', leases, expires_text, request_id)
+  call('PEXPIRE', leases, '86400000')
+  call('HSET', open_request, 'key', key_id, 'model', model, 'replica', replica, 'admitted_at', now_text, 'expires_at', expires_text,
+    'money', owner[1], 'overdraft', reserves and 'none' or 'soft', 'spend_label', label, 'spend_start', ARGV[9],
+    'spend_end', ARGV[10])
+  call('PEXPIRE', open_request, '86400000')
   if reserve > 0 then
     call('HSET', reserved, request_id, reserve)
     call('HINCRBY', reserved, 'total', reserve)

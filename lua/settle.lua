@@ -98,16 +98,18 @@ local function settle(KEYS, ARGV)
       if key[1] and (end_ms == 0 or now < end_ms) then call('HSET', record, 'spend_mark', label) end
     end
   end
+  -- Redis prints a number as a float, which costs more than the command: the text is printed once.
+  local now_text = string.format('%.0f', now)
   local row = {
-    'id', request_id, 'at', now, 'key', key_id, 'model', model, 'served_model', served_model, 'connection', connection,
+    'id', request_id, 'at', now_text, 'key', key_id, 'model', model, 'served_model', served_model, 'connection', connection,
     'input', input, 'cached_input', cached_input, 'cache_write', cache_write, 'output', output, 'reasoning', reasoning,
     'cost', cost, 'basis', basis, 'outcome', outcome,
   }
   if waived > 0 then row[#row + 1], row[#row + 2] = 'waived', waived end
   call('XADD', ledger, 'MAXLEN', '~', rows, '*', unpack(row))
   call('DEL', open_request)
-  call('HSET', open_request, 'settled_at', now, 'cost', cost, 'outcome', outcome)
-  call('PEXPIRE', open_request, 86400000)
+  call('HSET', open_request, 'settled_at', now_text, 'cost', cost, 'outcome', outcome)
+  call('PEXPIRE', open_request, '86400000')
   if freed == 1 then line_wake(waiters, alive, now, wake_prefix) end
   return {'settled', balance and 1 or 0, balance or 0, tonumber(cost)}
 end

@@ -17,8 +17,8 @@ local function health_note(key, now, ok, first_token)
   local oks, fails, usual, at = health_read(key, now)
   if ok then oks = oks + 1000 else fails = fails + 1000 end
   if first_token >= 0 then usual = usual and usual * 0.9 + first_token * 0.1 or first_token end
-  redis.call('HSET', key, 'oks', math.floor(oks), 'fails', math.floor(fails), 'at', now,
-    'first_token', usual and math.floor(usual + 0.5) or '')
+  redis.call('HSET', key, 'oks', string.format('%d', oks), 'fails', string.format('%d', fails), 'at', string.format('%.0f', now),
+    'first_token', usual and string.format('%d', usual + 0.5) or '')
   -- The first note of each 10 min keeps the hash for 70 min.
   if not at or math.floor(at / 600000) ~= math.floor(now / 600000) then redis.call('PEXPIRE', key, 4200000) end
 end

@@ -8,7 +8,7 @@
 local function window_wait(key, cap, now, ahead)
   if cap < 1 then return 60000 end
   local laps = math.floor(ahead / cap)
-  local newest = tonumber(redis.call('LINDEX', key, 0))
+  local newest = tonumber(redis.call('LINDEX', key, '0'))
   if not newest then return laps * 60000 end
   if newest - now > 60000 then
     -- TIME stepped back by more than a window. The entries cannot be dated any more: count them all as just admitted.
@@ -36,7 +36,7 @@ end
 local function window_add(key, cap, us, newest)
   local stamp = math.ceil(us / 1000)
   if newest and newest > stamp then stamp = newest end
-  if redis.call('LPUSH', key, stamp) > cap then redis.call('LTRIM', key, 0, cap - 1) end
+  if redis.call('LPUSH', key, string.format('%.0f', stamp)) > cap then redis.call('LTRIM', key, '0', cap - 1) end
   -- The first entry of each 10 s keeps the key for 75 s; that covers the 60 s of all entries of those 10 s.
-  if not newest or math.floor(newest / 10000) ~= math.floor(stamp / 10000) then redis.call('PEXPIRE', key, 75000) end
+  if not newest or math.floor(newest / 10000) ~= math.floor(stamp / 10000) then redis.call('PEXPIRE', key, '75000') end
 end
