@@ -69,8 +69,19 @@ pub enum StartError {
     Other(#[from] anyhow::Error),
 }
 
+/// A caller and its upstream take a descriptor each, and the usual soft limit of 1,024 is left over from `select`: takes what
+/// the hard limit allows.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
 /// Runs a replica until it is told to stop (SIGTERM, SIGINT).
 pub async fn serve(path: &Path) -> Result<(), StartError> {
+    raise_file_limit();
     let config = config::load(path).map_err(|faults| StartError::Config(config::report(&faults)))?;
     for notice in &config.notices {
         tracing::warn!("{notice}");
