@@ -5,6 +5,7 @@ pub mod code_assist;
 pub mod gemini;
 pub mod openai;
 pub mod openai_responses;
+pub mod thoughts;
 pub mod translate;
 pub mod wanted;
 

@@ -16,11 +16,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::{Failed, OpenStream};
 use super::held::Held;
+use super::memory::Memory;
 use super::plan::Rung;
 use super::record::mark;
 use super::settle::Open;
 use crate::dialect::Api;
 use crate::dialect::gemini::stream::Framing;
+use crate::dialect::thoughts::Kept;
 use crate::dialect::translate::Fed;
 use crate::error::{After, Failed as Told, Fault, Refusal};
 
@@ -45,6 +47,8 @@ pub struct Ends {
     pub cut: CancellationToken,
     /// Whether the rung's connection is the only one.
     pub sole: Sole,
+    /// Where what proves the upstream's thoughts is kept.
+    pub memory: Memory,
 }
 
 /// A rung that streams.
@@ -73,6 +77,8 @@ pub struct Relay {
     last: Last,
     /// What broke the stream, until the caller is told.
     failed: Option<Failed>,
+    /// What is to be kept before the caller has what was written.
+    kept: Vec<Kept>,
 }
 
 /// Where a relay is while nobody asks it for more. A caller that does not read asks for nothing, so nothing in the relay can
@@ -132,7 +138,7 @@ impl Relay {
         if let Some(tokens) = stream.first.usage {
             open.tally().report(tokens);
         }
-        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None }
+        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None, kept: Vec::new() }
     }
 
     /// The response body.
@@ -153,8 +159,18 @@ impl Relay {
         }))
     }
 
-    /// The next bytes for the caller; `None` at the end.
+    /// The next bytes for the caller; `None` at the end. What must be kept of them is kept: the caller may answer at once, and to
+    /// another replica.
     async fn next(&mut self) -> Option<Bytes> {
+        let bytes = self.advance().await;
+        if !self.kept.is_empty() {
+            let kept = std::mem::take(&mut self.kept);
+            self.source.ends.memory.keep(&kept, &self.source.rung.serving.connection).await;
+        }
+        bytes
+    }
+
+    async fn advance(&mut self) -> Option<Bytes> {
         if self.last == Last::Nothing {
             return Some(self.first());
         }
@@ -186,6 +202,7 @@ impl Relay {
     fn first(&mut self) -> Bytes {
         self.last = Last::Content;
         let first = std::mem::take(&mut self.stream.first);
+        self.kept.extend(first.kept);
         if let Some((open, _)) = &self.held {
             open.deliver(first.chars);
         }
@@ -208,13 +225,14 @@ impl Relay {
     }
 
     /// Counts what goes to the caller.
-    fn count(&self, fed: Fed) -> Bytes {
+    fn count(&mut self, fed: Fed) -> Bytes {
         if let Some((open, _)) = &self.held {
             open.tally().delivered(fed.chars);
             if let Some(tokens) = fed.usage {
                 open.tally().report(tokens);
             }
         }
+        self.kept.extend(fed.kept);
         fed.out
     }
 

@@ -69,6 +69,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         deadline: Instant::now() + Duration::from_mins(1),
         cut: CancellationToken::new(),
         sole: Sole::Yes,
+        memory: Memory::new(app.store.clone(), account),
     };
     let tally = Arc::clone(open.tally());
     let held = Held::new(app, receipt, Probe::No);
