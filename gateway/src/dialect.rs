@@ -163,6 +163,16 @@ impl Api {
         matches!(self, Self::CountTokens | Self::Gemini(gemini::url::Method::CountTokens))
     }
 
+    /// What may stand between two events of a stream while there is nothing to say, and every official SDK of the dialect passes over.
+    pub fn keep_alive(self) -> Bytes {
+        match self {
+            Self::Chat | Self::Responses | Self::Embeddings => openai::error::keep_alive(),
+            Self::Messages | Self::CountTokens => anthropic::error::keep_alive(),
+            // Blank lines may stand between the elements of an array, too.
+            Self::Gemini(_) => gemini::error::keep_alive(),
+        }
+    }
+
     /// A fault as the last event of a stream that had begun.
     pub fn error_event(self, fault: &Fault, framing: gemini::stream::Framing) -> Bytes {
         match self {

@@ -29,6 +29,9 @@ use crate::error::{After, Failed as Told, Fault, Refusal};
 /// After the last event an upstream gets so long to end its response properly, so that its connection can be used again.
 const TAIL: Duration = Duration::from_millis(100);
 
+/// A caller that hears nothing for so long is told that we are still there: proxies and clients cut silent connections.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
 /// How long after the end of its time a caller may leave its answer unread.
 const UNREAD: Duration = Duration::from_secs(1);
 
@@ -77,6 +80,8 @@ pub struct Relay {
     last: Last,
     /// What broke the stream, until the caller is told.
     failed: Option<Failed>,
+    /// How long the upstream was listened to since it last sent anything. The time a caller takes to read is none of it.
+    silence: Duration,
     /// What is to be kept before the caller has what was written.
     kept: Vec<Kept>,
 }
@@ -110,6 +115,8 @@ enum Next {
     End,
     Broken(Failed),
     Cut,
+    /// Nothing, and the caller should hear that we are there.
+    Quiet,
 }
 
 impl Slot {
@@ -138,7 +145,15 @@ impl Relay {
         if let Some(tokens) = stream.first.usage {
             open.tally().report(tokens);
         }
-        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None, kept: Vec::new() }
+        Self {
+            stream,
+            source,
+            held: Some((open, held)),
+            last: Last::Nothing,
+            failed: None,
+            silence: Duration::ZERO,
+            kept: Vec::new(),
+        }
     }
 
     /// The response body.
@@ -174,6 +189,8 @@ impl Relay {
         if self.last == Last::Nothing {
             return Some(self.first());
         }
+        // Whatever the upstream sends meanwhile: what counts is that none of it is for the caller.
+        let quiet = Instant::now() + KEEP_ALIVE;
         loop {
             match self.last {
                 Last::Nothing | Last::Content => {}
@@ -187,13 +204,14 @@ impl Relay {
             if let Some(failed) = self.failed.take() {
                 return Some(self.broken(failed));
             }
-            match self.receive().await {
+            match self.receive(quiet).await {
                 Next::Chunk(chunk) => self.stream.scanner.push(chunk),
                 Next::End => return Some(self.end(None)),
                 // The answer is whole: only its farewell is missing, and that we can say ourselves.
                 Next::Broken(failed) if self.stream.translation.is_whole() => return Some(self.end(Some(failed))),
                 Next::Broken(failed) => return Some(self.broken(failed)),
                 Next::Cut => return Some(self.cut()),
+                Next::Quiet => return Some(self.source.ends.api.keep_alive()),
             }
         }
     }
@@ -279,11 +297,13 @@ impl Relay {
         Failed::of(self.source.rung.serving.connection.dialect, transport)
     }
 
-    async fn receive(&mut self) -> Next {
+    /// What comes next, until `quiet` at most.
+    async fn receive(&mut self, quiet: Instant) -> Next {
         let dialect = self.source.rung.serving.connection.dialect;
         let Ends { timeouts, deadline, cut, .. } = &self.source.ends;
-        let silent = (Instant::now() + timeouts.idle).min(*deadline);
-        tokio::select! {
+        let listening = Instant::now();
+        let silent = (listening + timeouts.idle.saturating_sub(self.silence)).min(*deadline);
+        let next = tokio::select! {
             biased;
             chunk = self.stream.response.chunk() => match chunk {
                 Ok(Some(chunk)) => Next::Chunk(chunk),
@@ -296,7 +316,10 @@ impl Relay {
                 let silence = if late { Transport::TotalTimeout } else { Transport::IdleTimeout };
                 Next::Broken(Failed::of(dialect, silence))
             }
-        }
+            () = sleep_until(quiet) => Next::Quiet,
+        };
+        self.silence = if matches!(next, Next::Quiet) { self.silence + listening.elapsed() } else { Duration::ZERO };
+        next
     }
 
     /// Lets the upstream end its response; nothing of it is passed on.
