@@ -5,6 +5,7 @@ pub mod code_assist;
 pub mod gemini;
 pub mod openai;
 pub mod openai_responses;
+pub mod thoughts;
 pub mod translate;
 pub mod wanted;
 
@@ -160,6 +161,16 @@ impl Api {
     /// Whether it counts tokens and generates none.
     pub fn counts(self) -> bool {
         matches!(self, Self::CountTokens | Self::Gemini(gemini::url::Method::CountTokens))
+    }
+
+    /// What may stand between two events of a stream while there is nothing to say, and every official SDK of the dialect passes over.
+    pub fn keep_alive(self) -> Bytes {
+        match self {
+            Self::Chat | Self::Responses | Self::Embeddings => openai::error::keep_alive(),
+            Self::Messages | Self::CountTokens => anthropic::error::keep_alive(),
+            // Blank lines may stand between the elements of an array, too.
+            Self::Gemini(_) => gemini::error::keep_alive(),
+        }
     }
 
     /// A fault as the last event of a stream that had begun.

@@ -27,6 +27,7 @@ pub mod climb;
 pub mod commit;
 pub mod held;
 pub mod journey;
+pub mod memory;
 pub mod models;
 pub mod offer;
 pub mod plan;
@@ -40,6 +41,7 @@ use attempt::Exchange;
 use authenticate::{Known, Read, authenticate, authenticate_again};
 use climb::Climb;
 use journey::Journey;
+use memory::Memory;
 use plan::{Ladder, Means, Platform};
 use relay::Ends;
 use settle::Open;
@@ -146,16 +148,20 @@ async fn stages(
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
+    let memory = Memory::new(app.store.clone(), known.caller.account.clone());
     let (ladder, mut open) = admitted(app, catalog, known, Wish { wanted: &wanted, model, gone }, journey).await?;
     let deadline = journey.started + catalog.timeouts.total;
     let id = journey.request.clone();
-    let exchange =
-        Exchange { client: &app.upstream, wanted: &wanted, request: &id, timeouts: &catalog.timeouts, deadline, gone };
+    let (client, timeouts) = (&app.upstream, &catalog.timeouts);
+    let exchange = Exchange { client, wanted: &wanted, memory: &memory, request: &id, timeouts, deadline, gone };
     let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
-        Ok(answered) => {
+        Ok(mut answered) => {
+            if let attempt::Body::Whole(answer) = &mut answered.committed.body {
+                memory.keep(&std::mem::take(&mut answer.kept), &answered.rung.serving.connection).await;
+            }
             let cut = app.cut.clone();
             let ends = Ends {
                 api: wanted.api(),
@@ -164,6 +170,7 @@ async fn stages(
                 deadline,
                 cut,
                 sole: ladder.sole(),
+                memory,
             };
             Ok(commit::commit(app, *answered, *open, journey, ends))
         }

@@ -14,6 +14,7 @@ pub mod scripts;
 pub mod settlement;
 pub mod store;
 pub mod survey;
+pub mod thoughts;
 pub mod wake;
 
 pub use link::StateError;

@@ -16,4 +16,5 @@ mod state {
     mod slots;
     mod survey;
     mod table;
+    mod thoughts;
 }

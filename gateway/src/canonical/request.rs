@@ -1,6 +1,7 @@
 //! A request in the common tongue. Every dialect is read into it and written from it; what one cannot say is an error that names
 //! the field, never a silent loss.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::dialect::Answer;
@@ -100,13 +101,16 @@ pub enum Source {
 }
 
 /// What the model thought. Signatures and redacted thoughts mean something only to the upstream that made them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Thinking {
     /// In words; empty when redacted.
+    #[serde(default)]
     pub text: String,
     /// What proves it to its upstream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
     /// The whole of a redacted thought, opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<String>,
 }
 

@@ -14,6 +14,6 @@ mod answer;
 mod base64;
 mod fields;
 mod glance;
-mod mint;
+pub(in crate::dialect) mod mint;
 mod model;
 mod schema;

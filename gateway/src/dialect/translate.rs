@@ -5,12 +5,13 @@ use std::fmt;
 use bytes::Bytes;
 use shared::money::Tokens;
 
+use super::thoughts::{Gatherer, Kept};
 use crate::canonical::request::Part;
 use crate::canonical::response::{Event, Response};
 use crate::error::UpstreamError;
 
 /// A whole answer as the caller gets it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct WholeAnswer {
     /// The body, in the caller's dialect.
     pub body: Bytes,
@@ -18,6 +19,8 @@ pub struct WholeAnswer {
     pub usage: Option<Tokens>,
     /// Characters of the answer: a base for estimating output tokens.
     pub output_chars: u64,
+    /// What proves the thoughts before its calls, where the caller's dialect cannot carry it: kept before the caller has the answer.
+    pub kept: Vec<Kept>,
 }
 
 /// What one upstream event came to.
@@ -33,6 +36,8 @@ pub struct Fed {
     pub usage: Option<Tokens>,
     /// The answer is whole and the caller has its end: nothing of the upstream is passed on any more.
     pub done: bool,
+    /// What proves the thoughts before its calls, where the caller's dialect cannot carry it: kept before the caller has them.
+    pub kept: Vec<Kept>,
 }
 
 /// Follows one stream of one attempt, from the upstream's dialect to the caller's.
@@ -109,12 +114,20 @@ pub struct Cross<R, W> {
     reader: R,
     writer: W,
     done: bool,
+    /// Where the upstream proves its thoughts.
+    gatherer: Option<Gatherer>,
 }
 
 impl<R: ReadEvents, W: WriteEvents> Cross<R, W> {
     /// A stream of which nothing was read yet.
     pub fn new(reader: R, writer: W) -> Self {
-        Self { reader, writer, done: false }
+        Self { reader, writer, done: false, gatherer: None }
+    }
+
+    /// The same of an upstream that proves its thoughts.
+    #[must_use]
+    pub fn gathering(self, gatherer: Gatherer) -> Self {
+        Self { gatherer: Some(gatherer), ..self }
     }
 
     fn fed(&mut self, events: &[Event], last: bool) -> Fed {
@@ -126,6 +139,7 @@ impl<R: ReadEvents, W: WriteEvents> Cross<R, W> {
             if let Event::Usage(tokens) = event {
                 fed.usage = Some(*tokens);
             }
+            fed.kept.extend(self.gatherer.as_mut().and_then(|gatherer| gatherer.event(event)));
             self.writer.write(event, &mut out);
         }
         if last {
@@ -169,7 +183,7 @@ impl WholeAnswer {
     /// An answer that was read into the common tongue and written as `body`.
     pub fn crossed(answer: &Response, body: Bytes) -> Self {
         let parts = answer.choices.iter().flat_map(|choice| &choice.parts);
-        Self { body, usage: answer.usage, output_chars: parts.map(part_chars).sum() }
+        Self { body, usage: answer.usage, output_chars: parts.map(part_chars).sum(), kept: Vec::new() }
     }
 }
 

@@ -6,10 +6,11 @@ use http::HeaderMap;
 
 use super::anthropic::count::Count;
 use super::anthropic::headers::{self, Words};
-use super::anthropic::request::{Purpose, Target};
+use super::anthropic::request::{Purpose, Target, Thoughts as Whose};
 use super::code_assist::request::Envelope;
 use super::gemini::stream::Framing;
 use super::gemini::url::Method;
+use super::thoughts::{Gatherer, Restored, Thoughts, unproven};
 use super::translate::{Cross, ReadEvents, StreamTranslation, WholeAnswer, WriteEvents};
 use super::{Answer, Api, Dialect, anthropic, code_assist, gemini, openai, openai_responses};
 use crate::canonical::embeddings::Vectors;
@@ -145,11 +146,44 @@ impl Wanted {
 
     /// The call for an upstream: made afresh from the caller's bytes every time. What the upstream's dialect cannot say is an error
     /// that names the caller's field.
-    pub fn call(&self, to: Dialect, model: &str, request_id: &str) -> Result<UpstreamCall, BadRequest> {
-        self.make(to, model, request_id).map_err(|bad| in_words_of(self.api(), bad))
+    pub fn call(
+        &self,
+        to: Dialect,
+        model: &str,
+        request_id: &str,
+        thoughts: &Thoughts,
+    ) -> Result<UpstreamCall, BadRequest> {
+        self.make(to, model, request_id, thoughts).map_err(|bad| in_words_of(self.api(), bad))
     }
 
-    fn make(&self, to: Dialect, model: &str, request_id: &str) -> Result<UpstreamCall, BadRequest> {
+    /// The calls in the conversation whose [`Thoughts`] would be taken by an upstream of this dialect. None between two who speak
+    /// alike: those carry them themselves.
+    pub fn needs_thoughts(&self, to: Dialect) -> Vec<String> {
+        let word: &[u8] = match (&self.peek, to) {
+            (Peek::Messages(_), Dialect::Anthropic)
+            | (Peek::Gemini(_), Dialect::Gemini | Dialect::CodeAssist)
+            | (Peek::Embeddings(_), _)
+            | (_, Dialect::OpenAi) => return Vec::new(),
+            (Peek::Chat(_), _) => b"tool_calls",
+            (Peek::Responses(_), _) => b"function_call",
+            (Peek::Messages(_), _) => b"tool_use",
+            // `functionCall` or `function_call`.
+            (Peek::Gemini(_), _) => b"unction",
+        };
+        // A conversation without calls is not read twice.
+        if self.embeds() || self.api().counts() || memchr::memmem::find(&self.body, word).is_none() {
+            return Vec::new();
+        }
+        self.common().map_or_else(|_| Vec::new(), |request| unproven(&request, to))
+    }
+
+    fn make(
+        &self,
+        to: Dialect,
+        model: &str,
+        request_id: &str,
+        thoughts: &Thoughts,
+    ) -> Result<UpstreamCall, BadRequest> {
         let body = &self.body;
         Ok(match (&self.peek, to) {
             (Peek::Chat(peek), Dialect::OpenAi) => {
@@ -176,7 +210,7 @@ impl Wanted {
             }
             _ if self.embeds() => self.embedding_call(to, model)?,
             _ if self.api().counts() => self.counting_call(to, model)?,
-            _ => self.crossing_call(to, model, request_id)?,
+            _ => self.crossing_call(to, model, request_id, thoughts)?,
         })
     }
 
@@ -204,17 +238,17 @@ impl Wanted {
             (Peek::Messages(_), Dialect::Anthropic) => {
                 let whole = anthropic::response::check(content_type, body)?;
                 let body = anthropic::response::splice_model(body, &whole, model);
-                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars })
+                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars, ..WholeAnswer::default() })
             }
             (Peek::Gemini(_), Dialect::Gemini) => {
                 let whole = gemini::response::check(content_type, body)?;
                 let body = gemini::response::splice_model(body, &whole, model);
-                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars })
+                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars, ..WholeAnswer::default() })
             }
             (Peek::Gemini(_), Dialect::CodeAssist) => {
                 let (body, whole) = code_assist::response::check(content_type, body)?;
                 let body = gemini::response::splice_model(&body, &whole, model);
-                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars })
+                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars, ..WholeAnswer::default() })
             }
             _ => self.crossed(from, content_type, body, request_id),
         }
@@ -231,7 +265,10 @@ impl Wanted {
             (Peek::Gemini(_), Dialect::CodeAssist) => {
                 Box::new(code_assist::stream::Same::new(self.entry.framing, model))
             }
-            _ => Box::new(Cross::new(self.reader(from), self.writer(request_id))),
+            _ => {
+                let cross = Cross::new(self.reader(from), self.writer(request_id));
+                Box::new(if proves(from) { cross.gathering(Gatherer::new(self.api().dialect())) } else { cross })
+            }
         }
     }
 
@@ -259,13 +296,20 @@ impl Wanted {
         }
     }
 
-    fn crossing_call(&self, to: Dialect, model: &str, request_id: &str) -> Result<UpstreamCall, BadRequest> {
-        let request = self.common()?;
+    fn crossing_call(
+        &self,
+        to: Dialect,
+        model: &str,
+        request_id: &str,
+        thoughts: &Thoughts,
+    ) -> Result<UpstreamCall, BadRequest> {
+        let mut request = self.common()?;
+        let restored = thoughts.restore(&mut request, to);
         Ok(match to {
             Dialect::OpenAi => UpstreamCall::to("/chat/completions", openai::request::write(&request, model)?),
             Dialect::Anthropic => UpstreamCall {
                 headers: headers::for_upstream(Words::Translated),
-                ..UpstreamCall::to("/messages", anthropic::request::write(&request, model, &Target::of_model(model))?)
+                ..UpstreamCall::to("/messages", anthropic::request::write(&request, model, &target(model, restored))?)
             },
             Dialect::Gemini => {
                 let path = gemini::url::path(model, Method::Generate(self.look.answer));
@@ -299,7 +343,8 @@ impl Wanted {
             Dialect::Gemini | Dialect::CodeAssist => gemini::names::Names::of(&request).restore(&mut answer),
         }
         let written = self.written(&answer, request_id);
-        Ok(WholeAnswer::crossed(&answer, written))
+        let kept = if proves(from) { Gatherer::of(&answer, self.api().dialect()) } else { Vec::new() };
+        Ok(WholeAnswer { kept, ..WholeAnswer::crossed(&answer, written) })
     }
 
     fn written(&self, answer: &Response, request_id: &str) -> Bytes {
@@ -381,7 +426,7 @@ impl Wanted {
             Peek::Embeddings(peek) => openai::embeddings::response::write(&vectors, &self.look.model, peek.encoding),
             Peek::Chat(_) | Peek::Responses(_) | Peek::Messages(_) => body.clone(),
         };
-        Ok(WholeAnswer { body: written, usage: vectors.usage, output_chars: 0 })
+        Ok(WholeAnswer { body: written, usage: vectors.usage, output_chars: 0, ..WholeAnswer::default() })
     }
 
     fn counting_call(&self, to: Dialect, model: &str) -> Result<UpstreamCall, BadRequest> {
@@ -413,7 +458,7 @@ impl Wanted {
                 Count::Counted(gemini::count::read_answer(body)?)
             }
         };
-        Ok(WholeAnswer { body: self.counted(count), usage: None, output_chars: 0 })
+        Ok(WholeAnswer { body: self.counted(count), ..WholeAnswer::default() })
     }
 
     fn counted(&self, count: Count) -> Bytes {
@@ -426,6 +471,22 @@ impl Wanted {
 
 fn look(model: &str, answer: Answer, max_output_tokens: Option<u64>, choices: u64, prompt_chars: u64) -> Look {
     Look { model: model.to_owned(), answer, max_output_tokens, choices, prompt_chars }
+}
+
+/// Whether upstreams of this dialect prove the thoughts before a call.
+fn proves(dialect: Dialect) -> bool {
+    match dialect {
+        Dialect::Anthropic | Dialect::Gemini | Dialect::CodeAssist => true,
+        Dialect::OpenAi => false,
+    }
+}
+
+fn target(model: &str, restored: Restored) -> Target {
+    let thoughts = match restored {
+        Restored::Own => Whose::Own,
+        Restored::Nothing => Whose::Foreign,
+    };
+    Target { thoughts, ..Target::of_model(model) }
 }
 
 fn envelope(request_id: &str) -> Envelope<'_> {

@@ -11,6 +11,7 @@ use shared::ids::RequestId;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::memory::Memory;
 use super::plan::Rung;
 use crate::catalog::Connection;
 use crate::dialect::translate::{Fed, StreamTranslation, WholeAnswer};
@@ -95,6 +96,8 @@ pub struct Exchange<'a> {
     pub client: &'a Client,
     /// The request as the caller put it.
     pub wanted: &'a Wanted,
+    /// What upstreams thought before.
+    pub memory: &'a Memory,
     /// Its id.
     pub request: &'a RequestId,
     /// The clocks of one call.
@@ -109,12 +112,13 @@ pub struct Exchange<'a> {
 pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
     let connection = &rung.serving.connection;
     if let Some(body) = exchange.wanted.local_answer(connection.dialect) {
-        let answer = WholeAnswer { body, usage: None, output_chars: 0 };
+        let answer = WholeAnswer { body, ..WholeAnswer::default() };
         let (first_token, headers) = (Duration::ZERO, HeaderMap::new());
         return Attempted::Answers(Box::new(Committed { first_token, headers, body: Body::Whole(answer) }));
     }
-    let made = exchange.wanted.call(connection.dialect, &rung.serving.upstream_model, exchange.request.as_str());
-    let made = match made {
+    let thoughts = exchange.memory.recall(exchange.wanted, connection).await;
+    let (model, id) = (&rung.serving.upstream_model, exchange.request.as_str());
+    let made = match exchange.wanted.call(connection.dialect, model, id, &thoughts) {
         Ok(made) => made,
         Err(bad) => return Attempted::Inexpressible(bad),
     };
@@ -319,6 +323,7 @@ impl Held {
         self.fed.chars += next.chars;
         self.fed.usage = next.usage.or(self.fed.usage);
         self.fed.done |= next.done;
+        self.fed.kept.extend(next.kept);
     }
 }
 

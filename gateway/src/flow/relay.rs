@@ -17,16 +17,21 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::{Failed, OpenStream};
 use super::held::Held;
+use super::memory::Memory;
 use super::plan::Rung;
 use super::record::mark;
 use super::settle::Open;
 use crate::dialect::Api;
 use crate::dialect::gemini::stream::Framing;
+use crate::dialect::thoughts::Kept;
 use crate::dialect::translate::Fed;
 use crate::error::{After, Failed as Told, Fault, Refusal};
 
 /// After the last event an upstream gets so long to end its response properly, so that its connection can be used again.
 const TAIL: Duration = Duration::from_millis(100);
+
+/// A caller that hears nothing for so long is told that we are still there: proxies and clients cut silent connections.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How long after the end of its time a caller may leave its answer unread.
 const UNREAD: Duration = Duration::from_secs(1);
@@ -46,6 +51,8 @@ pub struct Ends {
     pub cut: CancellationToken,
     /// Whether the rung's connection is the only one.
     pub sole: Sole,
+    /// Where what proves the upstream's thoughts is kept.
+    pub memory: Memory,
 }
 
 /// A rung that streams.
@@ -74,6 +81,10 @@ pub struct Relay {
     last: Last,
     /// What broke the stream, until the caller is told.
     failed: Option<Failed>,
+    /// How long the upstream was listened to since it last sent anything. The time a caller takes to read is none of it.
+    silence: Duration,
+    /// What is to be kept before the caller has what was written.
+    kept: Vec<Kept>,
     /// Rings when the upstream may have been silent for too long. Kept over the events, as is `cut`: made anew for each, they
     /// would cost more than the event does.
     alarm: Pin<Box<Sleep>>,
@@ -109,6 +120,8 @@ enum Next {
     End,
     Broken(Failed),
     Cut,
+    /// Nothing, and the caller should hear that we are there.
+    Quiet,
 }
 
 impl Slot {
@@ -137,9 +150,20 @@ impl Relay {
         if let Some(tokens) = stream.first.usage {
             open.tally().report(tokens);
         }
-        let alarm = Box::pin(sleep_until((Instant::now() + source.ends.timeouts.idle).min(source.ends.deadline)));
+        let now = Instant::now();
+        let alarm = Box::pin(sleep_until((now + source.ends.timeouts.idle).min(source.ends.deadline)));
         let cut = Box::pin(source.ends.cut.clone().cancelled_owned());
-        Self { stream, source, held: Some((open, held)), last: Last::Nothing, failed: None, alarm, cut }
+        Self {
+            stream,
+            source,
+            held: Some((open, held)),
+            last: Last::Nothing,
+            failed: None,
+            silence: Duration::ZERO,
+            kept: Vec::new(),
+            alarm,
+            cut,
+        }
     }
 
     /// The response body.
@@ -160,11 +184,23 @@ impl Relay {
         }))
     }
 
-    /// The next bytes for the caller; `None` at the end.
+    /// The next bytes for the caller; `None` at the end. What must be kept of them is kept: the caller may answer at once, and to
+    /// another replica.
     async fn next(&mut self) -> Option<Bytes> {
+        let bytes = self.advance().await;
+        if !self.kept.is_empty() {
+            let kept = std::mem::take(&mut self.kept);
+            self.source.ends.memory.keep(&kept, &self.source.rung.serving.connection).await;
+        }
+        bytes
+    }
+
+    async fn advance(&mut self) -> Option<Bytes> {
         if self.last == Last::Nothing {
             return Some(self.first());
         }
+        // Whatever the upstream sends meanwhile: what counts is that none of it is for the caller.
+        let quiet = Instant::now() + KEEP_ALIVE;
         loop {
             match self.last {
                 Last::Nothing | Last::Content => {}
@@ -178,13 +214,14 @@ impl Relay {
             if let Some(failed) = self.failed.take() {
                 return Some(self.broken(failed));
             }
-            match self.receive().await {
+            match self.receive(quiet).await {
                 Next::Chunk(chunk) => self.stream.scanner.push(chunk),
                 Next::End => return Some(self.end(None)),
                 // The answer is whole: only its farewell is missing, and that we can say ourselves.
                 Next::Broken(failed) if self.stream.translation.is_whole() => return Some(self.end(Some(failed))),
                 Next::Broken(failed) => return Some(self.broken(failed)),
                 Next::Cut => return Some(self.cut()),
+                Next::Quiet => return Some(self.source.ends.api.keep_alive()),
             }
         }
     }
@@ -193,6 +230,7 @@ impl Relay {
     fn first(&mut self) -> Bytes {
         self.last = Last::Content;
         let first = std::mem::take(&mut self.stream.first);
+        self.kept.extend(first.kept);
         if let Some((open, _)) = &self.held {
             open.deliver(first.chars);
         }
@@ -215,13 +253,14 @@ impl Relay {
     }
 
     /// Counts what goes to the caller.
-    fn count(&self, fed: Fed) -> Bytes {
+    fn count(&mut self, fed: Fed) -> Bytes {
         if let Some((open, _)) = &self.held {
             open.tally().delivered(fed.chars);
             if let Some(tokens) = fed.usage {
                 open.tally().report(tokens);
             }
         }
+        self.kept.extend(fed.kept);
         fed.out
     }
 
@@ -268,20 +307,25 @@ impl Relay {
         Failed::of(self.source.rung.serving.connection.dialect, transport)
     }
 
-    async fn receive(&mut self) -> Next {
+    /// What comes next, until `quiet` at most.
+    async fn receive(&mut self, quiet: Instant) -> Next {
         let dialect = self.source.rung.serving.connection.dialect;
         let Ends { timeouts, deadline, .. } = &self.source.ends;
-        let silent = (Instant::now() + timeouts.idle).min(*deadline);
+        let listening = Instant::now();
+        let silent = (listening + timeouts.idle.saturating_sub(self.silence)).min(*deadline);
         loop {
             tokio::select! {
                 biased;
-                chunk = self.stream.response.chunk() => return match chunk {
-                    Ok(Some(chunk)) => Next::Chunk(chunk),
-                    Ok(None) => Next::End,
-                    Err(_) => Next::Broken(Failed::of(dialect, Transport::Reset)),
-                },
+                chunk = self.stream.response.chunk() => {
+                    self.silence = Duration::ZERO;
+                    return match chunk {
+                        Ok(Some(chunk)) => Next::Chunk(chunk),
+                        Ok(None) => Next::End,
+                        Err(_) => Next::Broken(Failed::of(dialect, Transport::Reset)),
+                    };
+                }
                 () = &mut self.cut => return Next::Cut,
-                // Set at an earlier event, it may ring too soon; never too late, for `silent` only grows up to the deadline.
+                // Set at an earlier event, it may ring too soon; never too late, for both times only grow up to the deadline.
                 () = &mut self.alarm => {
                     let now = Instant::now();
                     if now >= silent {
@@ -289,7 +333,11 @@ impl Relay {
                         let silence = if late { Transport::TotalTimeout } else { Transport::IdleTimeout };
                         return Next::Broken(Failed::of(dialect, silence));
                     }
-                    self.alarm.as_mut().reset(silent);
+                    if now >= quiet {
+                        self.silence += now - listening;
+                        return Next::Quiet;
+                    }
+                    self.alarm.as_mut().reset(silent.min(quiet));
                 }
             }
         }

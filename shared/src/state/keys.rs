@@ -4,6 +4,9 @@
 
 use crate::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
 
+/// The longest id of a call that is part of a key as it stands.
+const CALL_MAX: usize = 64;
+
 /// The first part of every key, and what is built on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
@@ -110,6 +113,17 @@ impl AccountKeys {
     /// String: the amount of a credit, by its receipt.
     pub fn credit(&self, receipt: &RequestId) -> String {
         format!("{}:credit:{receipt}", self.base)
+    }
+
+    /// String: what proves the thoughts before a call, by the call's id. Callers name calls as they like: an id that is long, or not
+    /// only of letters, digits, `-` and `_`, is named by its SHA-256.
+    pub fn thought(&self, call: &str) -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if call.len() <= CALL_MAX && call.bytes().all(plain) {
+            format!("{}:thought:{call}", self.base)
+        } else {
+            format!("{}:thought:sha256:{}", self.base, SecretHash::of(call).to_hex())
+        }
     }
 
     /// The keys of one client key.

@@ -81,7 +81,7 @@ fn named(request: &Request) -> impl Iterator<Item = &str> {
 }
 
 /// An id as this dialect takes it: itself, or for one with other characters or of great length another that stands for it everywhere.
-pub(super) fn call_id(id: &str) -> String {
+pub(in crate::dialect) fn call_id(id: &str) -> String {
     if is_plain(id, MAX_ID) { id.to_owned() } else { format!("toolu_{}", digest(id)) }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn minted(parts: &[&[u8]]) -> String {
 }
 
 /// The upstream's or caller's own id where every dialect takes it, else a minted one.
-pub(super) fn own_or_minted(id: Option<&str>, parts: &[&[u8]]) -> String {
+pub(in crate::dialect) fn own_or_minted(id: Option<&str>, parts: &[&[u8]]) -> String {
     let fits = |id: &&str| {
         !id.is_empty() && id.len() <= MAX && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
     };

@@ -94,7 +94,7 @@ pub(in crate::dialect) fn refuse_foreign(content_type: Option<&str>, body: &Byte
 pub fn pass(content_type: Option<&str>, body: &Bytes, caller_model: &str) -> Result<WholeAnswer, Box<UpstreamError>> {
     let whole = check(content_type, body)?;
     let body = splice_model(body, &whole, caller_model);
-    Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars })
+    Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars, ..WholeAnswer::default() })
 }
 
 /// The body with the model named as the caller did. Every other byte stays; a body that names no model is left alone.

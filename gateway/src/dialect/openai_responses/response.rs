@@ -54,7 +54,7 @@ pub fn pass(content_type: Option<&str>, body: &Bytes, caller_model: &str) -> Res
         Some(model) => replaced(body, &range_in(body, model), &quoted(caller_model)),
         None => body.clone(),
     };
-    Ok(WholeAnswer { body, usage, output_chars })
+    Ok(WholeAnswer { body, usage, output_chars, ..WholeAnswer::default() })
 }
 
 #[cfg(test)]

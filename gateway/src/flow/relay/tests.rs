@@ -1,5 +1,6 @@
 //! A relay, fed by hand. Redis is away: what would be settled is seen in the tally.
 
+use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
 use shared::state::capacity::{LeaseId, Probe, RecordAsk};
 use shared::state::settlement::Basis;
@@ -70,6 +71,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         deadline: Instant::now() + Duration::from_mins(1),
         cut: CancellationToken::new(),
         sole: Sole::Yes,
+        memory: Memory::new(app.store.clone(), account),
     };
     let tally = Arc::clone(open.tally());
     let held = Held::new(app, receipt, Probe::No);
@@ -145,4 +147,64 @@ async fn a_caller_that_does_not_read_is_left_when_the_time_is_over_and_sees_no_c
     assert_eq!((app.metrics.open_requests.get(), app.metrics.leases.get()), (0, 0));
     assert!(body.frame().await.unwrap().is_err());
     assert_eq!(tally.bill().tokens.output, 0, "only the usage says more, and it was never read");
+}
+
+/// A relay whose upstream says these things, each after so many seconds, and then nothing more for ever.
+fn slow(app: &Shared, said: Vec<(u64, &'static str)>) -> Relay {
+    let (mut relay, _) = relay(app, vec![]);
+    let said = stream::iter(said).then(|(seconds, piece)| async move {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        Piece::Ok(Bytes::from_static(piece.as_bytes()))
+    });
+    let body = reqwest::Body::wrap_stream(said.chain(stream::pending()));
+    relay.stream.response = http::Response::new(body).into();
+    relay.source.ends.deadline = Instant::now() + Duration::from_mins(10);
+    relay
+}
+
+/// What a relay gives, and after how many seconds each.
+async fn timed(mut relay: Relay) -> Vec<(u64, String)> {
+    let (begun, mut given) = (Instant::now(), Vec::new());
+    while let Some(bytes) = relay.next().await {
+        given.push((begun.elapsed().as_secs(), String::from_utf8(bytes.to_vec()).unwrap()));
+    }
+    given
+}
+
+fn alive_at(given: &[(u64, String)]) -> Vec<u64> {
+    given.iter().filter(|(_, bytes)| *bytes == ": keep-alive\n\n").map(|(at, _)| *at).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_hears_every_fifteen_seconds_that_we_are_there_while_its_upstream_is_silent() {
+    let app = app("redis://127.0.0.1:1");
+    let given = timed(slow(&app, vec![(40, TEXT)])).await;
+    assert_eq!(alive_at(&given), [15, 30]);
+    let (at, last) = given.last().unwrap();
+    assert!(*at == 40 && last.ends_with("data: [DONE]\n\n"), "{given:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_alives_do_not_prolong_the_silence_of_an_upstream() {
+    let app = app("redis://127.0.0.1:1");
+    let given = timed(slow(&app, vec![])).await;
+    assert_eq!(alive_at(&given), [15, 30, 45]);
+    let (at, last) = given.last().unwrap();
+    assert!(*at == 60 && last.contains("\"error\""), "{given:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_upstream_says_to_nobody_keeps_it_alive_but_not_its_caller() {
+    let app = app("redis://127.0.0.1:1");
+    let given = timed(slow(&app, vec![(20, ": ping\n\n"), (50, ": ping\n\n")])).await;
+    assert_eq!(alive_at(&given), [15, 30, 45, 60, 75, 90, 105, 120]);
+    let (at, last) = given.last().unwrap();
+    assert!(*at == 70 + 60 && last.contains("\"error\""), "{given:?}");
+}
+
+#[test]
+fn every_dialect_has_its_own_keep_alive() {
+    let gemini = Api::Gemini(crate::dialect::gemini::url::Method::Generate(crate::dialect::Answer::Stream));
+    let said = [Api::Chat, Api::Responses, Api::Messages, gemini].map(Api::keep_alive);
+    assert_eq!(said, [": keep-alive\n\n", ": keep-alive\n\n", "event: ping\ndata: {\"type\": \"ping\"}\n\n", "\n\n"]);
 }

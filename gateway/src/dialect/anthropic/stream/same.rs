@@ -64,6 +64,7 @@ impl StreamTranslation for Same {
             chars: event.chars(),
             usage,
             done: self.done,
+            ..Fed::default()
         })
     }
 

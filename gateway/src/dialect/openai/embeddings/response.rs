@@ -82,7 +82,7 @@ pub fn pass(content_type: Option<&str>, body: &Bytes, caller_model: &str) -> Res
         Some(at) => replaced(body, &at, &quoted(caller_model)),
         None => body.clone(),
     };
-    Ok(WholeAnswer { body, usage, output_chars: 0 })
+    Ok(WholeAnswer { body, usage, output_chars: 0, ..WholeAnswer::default() })
 }
 
 /// The vectors, in the order of their texts.

@@ -41,7 +41,7 @@ impl StreamTranslation for Same {
             Piece::Chunk(chunk) => {
                 self.content |= chunk.content;
                 let out = write(data, &chunk, &self.model, self.usage_chunk).unwrap_or_default();
-                Ok(Fed { out, content: chunk.content, chars: chunk.chars, usage: chunk.usage, done: false })
+                Ok(Fed { out, content: chunk.content, chars: chunk.chars, usage: chunk.usage, ..Fed::default() })
             }
         }
     }
