@@ -9,7 +9,7 @@ use serde_json::json;
 use super::callers::{Caller, REQUEST};
 use super::golden::compare;
 use super::said::{self, Said};
-use super::upstreams::{ANSWERS, Followed, UPSTREAMS, follow, stream, values, whole};
+use super::upstreams::{ANSWERS, Followed, UPSTREAMS, follow, scanned, stream, values, whole};
 
 fn followed<'a>(wanted: &Wanted, upstream: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Followed {
     follow(wanted.stream(upstream, REQUEST), pieces)
@@ -64,16 +64,38 @@ fn every_caller_understands_the_same_from_every_upstream_whole_and_streamed() {
     }
 }
 
-/// The stream of thoughts, text and calls, cut in two at every byte.
+/// A stream of text cut in two at every byte. The longer streams are cut so for the scanner alone, below: a translation sees nothing but
+/// the events.
 fn cut_at_every_byte(caller: Caller) {
     for upstream in UPSTREAMS {
         let wanted = caller.wanted("tools");
-        let text = stream(caller, upstream, "tools");
+        let text = stream(caller, upstream, "text");
         let expected = followed(&wanted, upstream, [text.as_bytes()]);
         for at in 1..text.len() {
             let (before, after) = text.as_bytes().split_at(at);
             let found = followed(&wanted, upstream, [before, after]);
             assert_eq!((found.text(), found.usage), (expected.text(), expected.usage), "{upstream:?} cut at {at}");
+        }
+    }
+}
+
+#[test]
+fn every_stream_has_the_same_events_wherever_it_is_cut_and_however_its_lines_end() {
+    for (caller, upstream) in [
+        (Caller::Chat, Dialect::OpenAi),
+        (Caller::Responses, Dialect::OpenAi),
+        (Caller::Chat, Dialect::Anthropic),
+        (Caller::Chat, Dialect::Gemini),
+        (Caller::Chat, Dialect::CodeAssist),
+    ] {
+        let text = stream(caller, upstream, "tools");
+        let expected = scanned(&[text.as_bytes()]);
+        for line_end in ["\n", "\r\n", "\r"] {
+            let text = text.replace('\n', line_end);
+            for at in 0..=text.len() {
+                let (before, after) = text.as_bytes().split_at(at);
+                assert!(scanned(&[before, after]) == expected, "{upstream:?} cut at {at}, {line_end:?}");
+            }
         }
     }
 }

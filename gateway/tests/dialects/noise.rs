@@ -231,7 +231,7 @@ proptest! {
 
 #[test]
 fn deep_nesting_is_refused_or_carried_but_never_overflows() {
-    for depth in [100, 127, 128, 129, 5_000, 200_000] {
+    for depth in [100, 127, 128, 129, 20_000] {
         let nest = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         ask(nest.as_bytes());
         for (caller, field) in [

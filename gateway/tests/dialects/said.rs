@@ -118,14 +118,13 @@ fn response(body: &Value) -> Said {
             other => panic!("{other}"),
         }
     }
-    said.finish = match text(&body["incomplete_details"]["reason"]) {
+    let finish = match text(&body["incomplete_details"]["reason"]) {
         "max_output_tokens" => "length",
         "" if said.calls.is_empty() => "stop",
         "" => "tool_calls",
         other => other,
-    }
-    .to_owned();
-    said
+    };
+    Said { finish: finish.to_owned(), ..said }
 }
 
 fn responses(events: &[Value]) -> Said {

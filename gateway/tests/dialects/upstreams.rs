@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gateway::dialect::Dialect;
 use gateway::dialect::translate::StreamTranslation;
 use gateway::error::UpstreamError;
-use gateway::upstream::sse::Scanner;
+use gateway::upstream::sse::{Event, Scanner};
 use serde_json::Value;
 use shared::money::Tokens;
 
@@ -103,13 +103,15 @@ pub(crate) fn follow<'a>(
     followed
 }
 
-/// The data of every event of a text.
-pub(crate) fn events(text: &str) -> Vec<String> {
+/// The events of a stream in these pieces.
+pub(crate) fn scanned(pieces: &[&[u8]]) -> Vec<Event> {
     let mut scanner = Scanner::new();
-    scanner.push(Bytes::copy_from_slice(text.as_bytes()));
     let mut all = Vec::new();
-    while let Some(event) = scanner.next().unwrap() {
-        all.push(String::from_utf8(event.data.to_vec()).unwrap());
+    for piece in pieces {
+        scanner.push(Bytes::copy_from_slice(piece));
+        while let Some(event) = scanner.next().unwrap() {
+            all.push(event);
+        }
     }
     all
 }
@@ -119,6 +121,7 @@ pub(crate) fn values(caller: Caller, text: &str) -> Vec<Value> {
     if caller == Caller::GeminiArray {
         return serde_json::from_str(text).unwrap();
     }
-    let data = events(text);
-    data.iter().filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+    let events = scanned(&[text.as_bytes()]);
+    let data = events.iter().map(|event| &event.data).filter(|data| data.as_ref() != b"[DONE]");
+    data.map(|data| serde_json::from_slice(data).unwrap()).collect()
 }
