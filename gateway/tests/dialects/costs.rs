@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use shared::money::Tokens;
 
 use super::callers::{Caller, REQUEST};
+use super::golden::cases;
 use super::upstreams::{UPSTREAMS, enveloped, follow, form, values};
 
 fn any_tokens() -> impl Strategy<Value = Tokens> {
@@ -139,7 +140,7 @@ fn told(caller: Caller, events: &[Value]) -> Option<(u64, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(cases())]
     #[test]
     fn the_cost_is_the_same_whole_or_streamed_from_any_upstream_for_any_caller(tokens in any_tokens()) {
         for caller in Caller::ALL {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use proptest::prelude::ProptestConfig;
+
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/dialects").join(name)
 }
@@ -28,4 +30,10 @@ pub(crate) fn compare_file(path: &PathBuf, found: &str) {
         assert_eq!(expected, found, "{}:{}", path.display(), at + 1);
     }
     assert_eq!(expected, found, "{}", path.display());
+}
+
+/// A third of the usual cases, for properties that look at every pair of dialects.
+pub(crate) fn cases() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: usual.cases.div_ceil(3), ..usual }
 }

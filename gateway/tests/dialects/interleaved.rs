@@ -11,6 +11,7 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 
 use super::callers::{Caller, REQUEST};
+use super::golden::cases;
 use super::said;
 use super::upstreams::{follow, values};
 
@@ -94,7 +95,7 @@ fn translation(caller: Caller) -> Box<dyn StreamTranslation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(cases())]
     #[test]
     fn arguments_arrive_intact_however_their_fragments_interleave((calls, steps) in any_stream()) {
         let text = upstream(&steps);

@@ -6,6 +6,7 @@
 
 mod answers;
 mod callers;
+mod changed;
 mod costs;
 mod dropped;
 mod golden;

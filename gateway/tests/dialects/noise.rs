@@ -101,7 +101,7 @@ fn assert_bounded(written: usize, read: usize) {
 }
 
 /// All that can be asked of a body by every API.
-fn ask(body: &[u8]) {
+pub(crate) fn ask(body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     for entry in entries() {
         let Ok(wanted) = Wanted::read(entry, body.clone()) else { continue };
@@ -116,7 +116,7 @@ fn ask(body: &[u8]) {
     }
 }
 
-fn fixtures() -> Vec<String> {
+pub(crate) fn fixtures() -> Vec<String> {
     let bodies = Caller::APIS.into_iter().flat_map(|caller| caller.requests().values().cloned().collect::<Vec<_>>());
     bodies.map(|body| body.to_string()).collect()
 }
@@ -125,15 +125,15 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
 
-fn any_caller() -> impl Strategy<Value = Caller> {
+pub(crate) fn any_caller() -> impl Strategy<Value = Caller> {
     select(Caller::ALL.to_vec())
 }
 
-fn any_upstream() -> impl Strategy<Value = Dialect> {
+pub(crate) fn any_upstream() -> impl Strategy<Value = Dialect> {
     select(UPSTREAMS.to_vec())
 }
 
-fn followed(caller: Caller, upstream: Dialect, text: &[u8], sizes: &[usize]) -> Followed {
+pub(crate) fn followed(caller: Caller, upstream: Dialect, text: &[u8], sizes: &[usize]) -> Followed {
     let mut pieces = Vec::new();
     let (mut rest, mut sizes) = (text, sizes.iter().cycle());
     while !rest.is_empty() {
@@ -147,8 +147,6 @@ fn followed(caller: Caller, upstream: Dialect, text: &[u8], sizes: &[usize]) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
-
     #[test]
     fn no_bytes_make_a_request_panic(bytes in any_bytes()) {
         ask(&bytes);
