@@ -7,7 +7,7 @@ mod target;
 mod thoughts;
 mod write;
 
-pub use dropped::DROPPED;
+pub use dropped::{DROPPED, DROPPED_INTO};
 pub use peek::{Peek, Purpose, peek, splice};
 pub use read::read;
 pub use target::{Sampling, Target, ThinkingForm, Thoughts};

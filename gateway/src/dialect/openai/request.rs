@@ -18,7 +18,7 @@ pub(in crate::dialect) mod write;
 
 pub(in crate::dialect) use read::signature_in;
 pub use read::{DROPPED, DROPPED_IN_MESSAGES, read};
-pub use write::write;
+pub use write::{DROPPED_INTO, write};
 
 /// What the gateway needs to know of a request. Holds no part of the body but the model's name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use crate::error::BadRequest;
 mod items;
 mod read;
 
+pub use items::DROPPED_IN_ITEMS;
 pub use read::{DROPPED, Echo, echo, read};
 
 /// What the gateway needs to know of a request.

@@ -17,7 +17,7 @@ use crate::error::BadRequest;
 /// The body of a request for a message.
 ///
 /// What a Claude cannot do (several choices, seeds, penalties, audio, JSON without a schema, sampling where it is refused) is a fault
-/// that names the field; what is left out silently stands in [`super::DROPPED`]. The same request gives the same bytes.
+/// that names the field; what is left out silently stands in [`super::DROPPED_INTO`]. The same request gives the same bytes.
 pub fn write(request: &Request, upstream_model: &str, target: &Target) -> Result<Bytes, BadRequest> {
     let mut body = prompt(request, upstream_model, target)?;
     let thinking = settings::thinking(request, target);

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::super::media::minted;
 use super::super::names::Names;
-use super::super::tree::unsupported;
+use super::super::tree::{Dropped, unsupported};
 use crate::canonical::request::{
     Amount, Effort, Format, ParallelCalls, Part, Request, Sampling, Strict, Tool, ToolChoice,
 };
@@ -19,6 +19,17 @@ mod schema;
 
 /// The longest `user`.
 const USER_MAX: usize = 64;
+
+/// What is left out when a request of another dialect goes to chat completions, and why that does no harm.
+pub const DROPPED_INTO: &[Dropped] = &[
+    ("reasoning text and signatures", "thoughts mean something only to the upstream that had them"),
+    ("whether thoughts are shown", "chat completions have no switch for it"),
+    ("reasoning without an amount", "the model's own default is what it asks for"),
+    ("tool choice and parallel calls without tools", "refused upstream, and say nothing"),
+    ("strict of a schema", "left out where OpenAI would refuse to bind itself to the schema, which goes along"),
+    ("name of a document's text", "plain text goes along as text, which has no name"),
+    ("empty texts", "say nothing"),
+];
 
 /// The request as a body for an upstream that speaks chat completions. Functions have the names of [`Names::of`] there. Thoughts and
 /// signatures stay behind: they mean something only to the upstream that made them.

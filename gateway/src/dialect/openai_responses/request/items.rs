@@ -13,7 +13,7 @@ use crate::canonical::request::{Media, Part, Role, Source, Thinking, ToolCall, T
 use crate::error::BadRequest;
 
 /// Fields of items that are left out on the way to another dialect, and why that does no harm.
-const DROPPED: &[Dropped] = &[
+pub const DROPPED_IN_ITEMS: &[Dropped] = &[
     ("id", "names the item at OpenAI"),
     ("status", "says how far an earlier answer had come"),
     ("phase", "says which part of an earlier answer it was"),
@@ -65,7 +65,7 @@ impl Conversation {
             Some("reasoning") => self.reasoning(&mut item)?,
             Some(_) => return Err(at.field("type").unsupported("no such item can be")),
         }
-        item.close(DROPPED)
+        item.close(DROPPED_IN_ITEMS)
     }
 
     fn message(&mut self, item: &mut Object<'_>, at: &At<'_>) -> Result<(), BadRequest> {
@@ -166,7 +166,7 @@ fn content(content: Value, at: &At<'_>) -> Result<Vec<Part>, BadRequest> {
             "input_audio" => audio(&mut part, &at)?,
             _ => return Err(at.field("type").unsupported("no such part can be")),
         });
-        part.close(DROPPED)?;
+        part.close(DROPPED_IN_ITEMS)?;
     }
     Ok(parts)
 }
@@ -202,6 +202,6 @@ fn audio(part: &mut Object<'_>, at: &At<'_>) -> Result<Part, BadRequest> {
     let mut audio = Object::new(part.need("input_audio")?, &at)?;
     let data = standard_base64(&audio.need_text("data")?).into_owned();
     let mime = format!("audio/{}", audio.need_text("format")?.to_ascii_lowercase());
-    audio.close(DROPPED)?;
+    audio.close(DROPPED_IN_ITEMS)?;
     Ok(Part::File(Media { source: Source::Inline { mime, data }, name: None, detail: None }))
 }
