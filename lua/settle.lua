@@ -66,7 +66,7 @@ local function settle(KEYS, ARGV)
   local owner = known and {open[2], open[3]} or call('HMGET', account, 'money', 'overdraft')
   local limited = owner[1] ~= 'unlimited'
   local reserves, held = limited and owner[2] == 'none', nil
-  if reserves or (limited and not known) then
+  if limited and (not known or owner[2] ~= 'soft') then
     local hold = tonumber(call('HGET', reserved, request_id))
     if hold then
       call('HDEL', reserved, request_id)
