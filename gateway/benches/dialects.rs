@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use gateway::dialect::gemini::stream::Framing;
 use gateway::dialect::gemini::url::Method;
+use gateway::dialect::thoughts::Thoughts;
 use gateway::dialect::wanted::{Entry, Wanted};
 use gateway::dialect::{Answer, Api, Dialect};
 use gateway::upstream::sse::Scanner;
@@ -182,7 +183,9 @@ fn least_us(times: u32, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow:
 fn request_us(caller: &Caller, body: &Bytes, upstream: Dialect) -> anyhow::Result<f64> {
     least_us(2_000, || {
         let wanted = Wanted::read(caller.entry.clone(), body.clone()).map_err(|bad| anyhow::anyhow!(bad.message))?;
-        let call = wanted.call(upstream, model(upstream), REQUEST).map_err(|bad| anyhow::anyhow!(bad.message))?;
+        let call = wanted
+            .call(upstream, model(upstream), REQUEST, &Thoughts::default())
+            .map_err(|bad| anyhow::anyhow!(bad.message))?;
         black_box(call);
         Ok(())
     })

@@ -219,9 +219,9 @@ impl Thoughts {
                     let proof = self.proofs.get(&call.id);
                     let thoughts = proof.into_iter().flat_map(|proof| &proof.thoughts).cloned().map(Part::Thinking);
                     if calls == 0 {
-                        opening.extend(thoughts)
+                        opening.extend(thoughts);
                     } else {
-                        parts.extend(thoughts)
+                        parts.extend(thoughts);
                     }
                     calls += 1;
                 }
