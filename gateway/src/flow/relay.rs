@@ -85,7 +85,7 @@ pub struct Relay {
     silence: Duration,
     /// What is to be kept before the caller has what was written.
     kept: Vec<Kept>,
-    /// Rings when the upstream may have been silent for too long. Kept over the events, as is `cut`: made anew for each, they
+    /// Rings when the upstream may have been silent for too long, or the caller heard nothing for a while. Kept over the events, as is `cut`: made anew for each, they
     /// would cost more than the event does.
     alarm: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -151,7 +151,8 @@ impl Relay {
             open.tally().report(tokens);
         }
         let now = Instant::now();
-        let alarm = Box::pin(sleep_until((now + source.ends.timeouts.idle).min(source.ends.deadline)));
+        let alarm = now + source.ends.timeouts.idle.min(KEEP_ALIVE);
+        let alarm = Box::pin(sleep_until(alarm.min(source.ends.deadline)));
         let cut = Box::pin(source.ends.cut.clone().cancelled_owned());
         Self {
             stream,
