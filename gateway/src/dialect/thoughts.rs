@@ -218,11 +218,8 @@ impl Thoughts {
                 if let Part::ToolCall(call) = &part {
                     let proof = self.proofs.get(&call.id);
                     let thoughts = proof.into_iter().flat_map(|proof| &proof.thoughts).cloned().map(Part::Thinking);
-                    if calls == 0 {
-                        opening.extend(thoughts);
-                    } else {
-                        parts.extend(thoughts);
-                    }
+                    let place = if calls == 0 { &mut opening } else { &mut parts };
+                    place.extend(thoughts);
                     calls += 1;
                 }
                 parts.push(part);

@@ -55,3 +55,41 @@ impl Memory {
 fn maker(connection: &Connection) -> Maker<'_> {
     Maker { dialect: connection.dialect, provider: &connection.provider }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::app::tests::app;
+    use crate::catalog::tests::catalog;
+    use crate::dialect::Api;
+    use crate::dialect::wanted::Entry;
+    use crate::flow::plan::{Means, Platform, plan};
+
+    const FILE: &str = "providers: {p: {dialect: anthropic, base_url: http://localhost:1}}\nmodels: {m: {provider: p}}\n\
+                        connections: [{id: c, provider: p, api_key: k}]\n";
+    const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[{"id":"a",
+        "type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"ok"}]}"#;
+    const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"thinking","thinking":"x",
+        "signature":"s"},{"type":"tool_use","id":"a","name":"f","input":{}}],"stop_reason":"tool_use","usage":{}}"#;
+
+    #[tokio::test]
+    async fn without_redis_nothing_is_remembered_and_nothing_fails() {
+        let (app, catalog) = (app("redis://127.0.0.1:1"), catalog(FILE));
+        let account: AccountId = "acme".parse().unwrap();
+        let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
+        let connection =
+            Arc::clone(&plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].serving.connection);
+        let wanted = Wanted::read(Entry::at(Api::Chat), Bytes::from_static(BODY.as_bytes())).unwrap();
+        let body = Bytes::from_static(ANSWER.as_bytes());
+        let kept = wanted.whole(connection.dialect, None, &body, "r").unwrap().kept;
+        assert_eq!((kept.len(), wanted.needs_thoughts(connection.dialect).len()), (1, 1));
+
+        let memory = Memory::new(app.store.clone(), account);
+        memory.keep(&kept, &connection).await;
+        assert_eq!(memory.recall(&wanted, &connection).await, Thoughts::default());
+    }
+}

@@ -16,11 +16,12 @@ def _seen(calls):
     return [(call.name, call.arguments) for call in calls]
 
 
-def _two_calls(env, client, upstream, **rule):
-    """The first round: two parallel calls, whole."""
+def _two_calls(env, client, upstream, case="whole", **rule):
+    """The first round: two parallel calls, whole or streamed."""
     env.fake.script({"tool_calls": TWO_CALLS, "times": 1, **rule}, {"text": "Oslo is colder."})
     ask = Ask("Which is colder?", tools=[WEATHER_TOOL, NEWS_TOOL])
-    answer = env.client(client).ask(env.model(upstream), ask)
+    asked = env.client(client).ask if case == "whole" else env.client(client).helper
+    answer = asked(env.model(upstream), ask)
     equal(_seen(answer.calls), [("get_weather", OSLO), ("get_weather", ROME)], "calls")
     one_of(answer.finish, FINISH[client]["tools"], "finish reason")
     return ask, answer
@@ -83,10 +84,10 @@ def tool_choice(env, client, upstream, case):
     equal(read(env.fake.last()).choice, case, "tool choice upstream")
 
 
-@check(upstreams=("anthropic", "gemini", "codeassist"))
-def signatures(env, client, upstream):
+@check(upstreams=("anthropic", "gemini", "codeassist"), cases=("whole", "streamed"))
+def signatures(env, client, upstream, case):
     """What proves the upstream's thoughts comes back to it with the results, through another replica and whatever the client."""
-    ask, answer = _two_calls(env, client, upstream, thinking=THOUGHT)
+    ask, answer = _two_calls(env, client, upstream, case, thinking=THOUGHT)
     signature = f"sign{env.fake.last()['id']:024}"
     ask.think = True
     ask.rounds = [Round(answer, list(zip(answer.calls, RESULTS)))]
