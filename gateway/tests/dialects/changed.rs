@@ -3,6 +3,8 @@
 //! Whatever comes of it, nothing panics, what is written is JSON and bounded, and an answer that is understood whole and streamed is
 //! understood alike.
 
+use bytes::Bytes;
+use gateway::dialect::Answer;
 use gateway::dialect::wanted::Wanted;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::callers::{Caller, REQUEST};
 use super::noise::{any_caller, any_upstream, ask, fixtures, followed};
-use super::upstreams::{ANSWERS, stream, whole};
+use super::upstreams::{ANSWERS, model, stream, whole};
 
 /// What is done to one place of a tree.
 #[derive(Debug, Clone)]
@@ -124,7 +126,32 @@ fn any_answer() -> impl Strategy<Value = &'static str> {
     select(ANSWERS.to_vec())
 }
 
+/// A body but for what is edited on the way to an upstream that speaks alike.
+fn unedited(body: &[u8]) -> String {
+    let mut body: Value = serde_json::from_slice(body).unwrap();
+    for name in ["model", "stream_options"] {
+        body.as_object_mut().unwrap().shift_remove(name);
+    }
+    body.to_string()
+}
+
 proptest! {
+    #[test]
+    fn between_two_who_speak_alike_only_the_model_and_the_wish_for_usage_change(
+        caller in select(Caller::APIS.to_vec()), which in any::<Index>(), changes in any_change(),
+    ) {
+        let requests = caller.requests();
+        let request = requests.values().nth(which.index(requests.len())).unwrap();
+        let body = Bytes::from(changed(request, &changes).to_string());
+        let alike = caller.entry(Answer::Whole).api.dialect();
+        let Ok(wanted) = Wanted::read(caller.entry(Answer::Whole), body.clone()) else { return Ok(()) };
+        let call = wanted.call(alike, model(alike), REQUEST).unwrap();
+        prop_assert_eq!(unedited(&call.body), unedited(&body));
+        if caller != Caller::GeminiSse {
+            prop_assert_eq!(&serde_json::from_slice::<Value>(&call.body).unwrap()["model"], model(alike));
+        }
+    }
+
     #[test]
     fn no_change_makes_a_request_panic_or_its_call_no_json(fixture in select(fixtures()), changes in any_change()) {
         ask(changed(&serde_json::from_str(&fixture).unwrap(), &changes).to_string().as_bytes());

@@ -8,7 +8,7 @@ use shared::money::Tokens;
 
 use super::callers::{Caller, REQUEST};
 use super::golden::cases;
-use super::upstreams::{UPSTREAMS, enveloped, follow, form, values};
+use super::upstreams::{UPSTREAMS, enveloped, follow, form, framed, values};
 
 fn any_tokens() -> impl Strategy<Value = Tokens> {
     let figure = || prop_oneof![2 => Just(0), 3 => 1u64..50, 3 => 1u64..2_000_000];
@@ -53,8 +53,9 @@ fn said(form: &str, tokens: Tokens) -> Value {
                 "candidatesTokenCount": tokens.output, "thoughtsTokenCount": tokens.reasoning,
                 "totalTokenCount": input + output,
             });
-            // Google leaves zeros out.
-            usage.as_object_mut().unwrap().retain(|name, value| name == "promptTokenCount" || *value != 0);
+            // Google leaves zeros out; no answer is without tokens in all.
+            let always = ["promptTokenCount", "totalTokenCount"];
+            usage.as_object_mut().unwrap().retain(|name, value| always.contains(&name.as_str()) || *value != 0);
             usage
         }
     }
@@ -111,13 +112,7 @@ fn chunks(form: &str, usage: &Value) -> Vec<Value> {
 }
 
 fn stream(upstream: Dialect, form: &str, usage: &Value) -> String {
-    let events = chunks(form, usage).into_iter().map(|chunk| {
-        let data = enveloped(upstream, &chunk.to_string());
-        chunk["type"]
-            .as_str()
-            .map_or_else(|| format!("data: {data}\n\n"), |kind| format!("event: {kind}\ndata: {data}\n\n"))
-    });
-    events.collect()
+    chunks(form, usage).iter().map(|chunk| framed(upstream, chunk)).collect()
 }
 
 /// What the caller is told it used, in all.

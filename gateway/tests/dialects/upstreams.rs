@@ -56,6 +56,15 @@ pub(crate) fn stream(caller: Caller, upstream: Dialect, answer: &str) -> String 
     lines.collect::<Vec<String>>().join("\n")
 }
 
+/// An event, named as its upstream names it.
+pub(crate) fn framed(upstream: Dialect, event: &Value) -> String {
+    let data = enveloped(upstream, &event.to_string());
+    match event["type"].as_str() {
+        Some(kind) => format!("event: {kind}\ndata: {data}\n\n"),
+        None => format!("data: {data}\n\n"),
+    }
+}
+
 /// What came of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
