@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use gateway::dialect::Answer;
+use gateway::dialect::thoughts::Thoughts;
 use gateway::dialect::wanted::Wanted;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -145,7 +146,7 @@ proptest! {
         let body = Bytes::from(changed(request, &changes).to_string());
         let alike = caller.entry(Answer::Whole).api.dialect();
         let Ok(wanted) = Wanted::read(caller.entry(Answer::Whole), body.clone()) else { return Ok(()) };
-        let call = wanted.call(alike, model(alike), REQUEST).unwrap();
+        let call = wanted.call(alike, model(alike), REQUEST, &Thoughts::default()).unwrap();
         prop_assert_eq!(unedited(&call.body), unedited(&body));
         if caller != Caller::GeminiSse {
             prop_assert_eq!(&serde_json::from_slice::<Value>(&call.body).unwrap()["model"], model(alike));

@@ -52,7 +52,7 @@ struct Block {
     input: Option<Value>,
 }
 
-/// Reads the body of a success into the common tongue. What [`check`] calls a failure of the upstream is one here.
+/// Reads the body of a success into the common tongue. What [`check`](fn@check) calls a failure of the upstream is one here.
 pub fn read(content_type: Option<&str>, body: &Bytes) -> Result<Response, Box<UpstreamError>> {
     check::is_answer(content_type, body)?;
     // An error has no content; what has neither is no message.
