@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
-use shared::config::{Config, Credential, LimitScope, Limits, Strategy, Timeouts};
+use shared::config::{self, Config, Credential, LimitScope, Limits, Strategy, Timeouts};
 use shared::failure::{self, ErrorPolicy, OwnRule};
 use shared::ids::{BucketName, ConnectionId, GroupId, ModelName, SecretHash};
 use shared::money::Price;
@@ -89,6 +89,8 @@ pub struct Connection {
     pub dialect: Dialect,
     /// Its provider's base URL, without a slash at the end.
     pub base_url: Arc<str>,
+    /// What its provider wants named in the query of every call, with its question mark.
+    pub query: Arc<str>,
     /// What it proves itself with.
     pub credential: Proof,
     /// Stands for the credential in locks.
@@ -181,7 +183,7 @@ fn bucket(scope: &LimitScope, model: &ModelName) -> anyhow::Result<BucketName> {
 }
 
 impl Connection {
-    fn new(config: &Config, connection: &shared::config::Connection) -> anyhow::Result<Self> {
+    fn new(config: &Config, connection: &config::Connection) -> anyhow::Result<Self> {
         let provider = config
             .providers
             .get(&connection.provider)
@@ -201,7 +203,12 @@ impl Connection {
             rpm: connection.rpm.map(Into::into),
             dialect,
             base_url: dialect.versioned(endpoint.url.as_str()).into(),
-            credential: proof(dialect, &connection.credential)
+            query: provider
+                .api_version
+                .as_ref()
+                .map_or_else(String::new, |v| format!("?api-version={}", v.as_str()))
+                .into(),
+            credential: proof(dialect, provider.api_key_header.as_ref(), &connection.credential)
                 .with_context(|| format!("the credential of connection {}", connection.id))?,
             credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS]
                 .into(),
@@ -269,10 +276,13 @@ fn secrets(credential: &Credential) -> Vec<SecretString> {
     }
 }
 
-fn proof(dialect: Dialect, credential: &Credential) -> anyhow::Result<Proof> {
+fn proof(dialect: Dialect, header: Option<&config::HeaderName>, credential: &Credential) -> anyhow::Result<Proof> {
     match credential {
         Credential::ApiKey(key) => {
-            let (name, prefix) = dialect.credential(key.expose_secret());
+            let (name, prefix) = match header {
+                Some(name) => (name.as_str().parse().context("api_key_header")?, ""),
+                None => dialect.credential(key.expose_secret()),
+            };
             let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()))
                 .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
             value.set_sensitive(true);
@@ -286,14 +296,14 @@ fn proof(dialect: Dialect, credential: &Credential) -> anyhow::Result<Proof> {
     }
 }
 
-fn error_policy(policy: shared::config::ErrorPolicy) -> ErrorPolicy {
+fn error_policy(policy: config::ErrorPolicy) -> ErrorPolicy {
     match policy {
-        shared::config::ErrorPolicy::Standard => ErrorPolicy::Standard,
-        shared::config::ErrorPolicy::Sandbox => ErrorPolicy::Sandbox,
+        config::ErrorPolicy::Standard => ErrorPolicy::Standard,
+        config::ErrorPolicy::Sandbox => ErrorPolicy::Sandbox,
     }
 }
 
-fn own_rule(rule: &shared::config::ErrorRule) -> OwnRule {
+fn own_rule(rule: &config::ErrorRule) -> OwnRule {
     use shared::config::FailureClass as Named;
     use shared::failure::Class;
     let class = match rule.class {

@@ -42,7 +42,7 @@ pub use models::Model;
 pub use providers::{Dialect, Endpoint, ErrorPolicy, ErrorRule, FailureClass, Pool, PoolRule, PoolRules, Provider};
 pub use redis::{OnOutage, Prefix, Redis, RedisUrl};
 pub use scalar::{ByteSize, Percent};
-pub use text::{BaseUrl, HeaderName, Region};
+pub use text::{ApiVersion, BaseUrl, HeaderName, Region};
 
 /// A whole, checked configuration: every name in it refers to something in it. Maps keep the order of the file.
 #[derive(Debug, Clone)]

@@ -204,7 +204,9 @@ impl Exchange<'_> {
 
     /// The call with the connection's credential.
     async fn call(&self, connection: &Connection, made: UpstreamCall) -> Result<Call, Failed> {
-        let url = Url::parse(&format!("{}{}", connection.base_url, made.path))
+        // Only Google's paths have a query of their own, and only others want a version in theirs.
+        let query = if made.path.contains('?') { "" } else { &*connection.query };
+        let url = Url::parse(&format!("{}{}{query}", connection.base_url, made.path))
             .map_err(|_| Failed::of(connection.dialect, Transport::Connect))?;
         let mut headers = made.headers;
         let (name, value) = connection.proof(self.client).await.map_err(|error| {

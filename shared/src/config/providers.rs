@@ -11,7 +11,7 @@ use super::names::ProviderNames;
 use super::reader::{At, Reader, Value};
 use super::scalar::{VARIABLE, words};
 use super::section::{draft, exactly_one, section};
-use super::text::{BaseUrl, HeaderName, HeaderText};
+use super::text::{ApiVersion, BaseUrl, HeaderName, HeaderText};
 use super::yaml::{Content, Node};
 use crate::ids::{EndpointId, PoolId};
 
@@ -118,6 +118,10 @@ pub struct Provider {
     pub dialect: Dialect,
     /// Its base URLs in the order they are tried; never empty. A `base_url` is the one endpoint `default`.
     pub endpoints: Vec<Endpoint>,
+    /// The header that carries an API key; the dialect's own when absent.
+    pub api_key_header: Option<HeaderName>,
+    /// What every call names as `api-version` in its query.
+    pub api_version: Option<ApiVersion>,
     /// Its pools; empty where it has none.
     pub pools: IndexMap<PoolId, Pool>,
     /// Which pool a model belongs to.
@@ -171,6 +175,10 @@ draft! {
         base_url: Option<BaseUrl> = optional,
         /// Several base URLs, tried in this order.
         endpoints: Vec<At<Endpoint>> = optional,
+        /// The header that carries `api_key` as it is: `api-key` for Azure. The dialect's own header when absent.
+        api_key_header: Option<HeaderName> = optional,
+        /// Sent as `?api-version=` with every call: what Azure asks for.
+        api_version: Option<ApiVersion> = optional,
         /// Separate quotas behind the same credential, by name. A pool is part of every bucket's name.
         pools: IndexMap<PoolId, At<PoolSpec>> = optional,
         /// Which pool a model belongs to: `builtin` for the pools antigravity and gemini-cli, or a list of rules of which the
@@ -267,6 +275,8 @@ impl Value for Provider {
         Some(Self {
             dialect: draft.dialect.value?,
             endpoints: endpoints?,
+            api_key_header: draft.api_key_header.value?,
+            api_version: draft.api_version.value?,
             pools: pools.collect(),
             pool_rules,
             error_policy: draft.error_policy.value?,

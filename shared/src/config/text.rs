@@ -23,6 +23,10 @@ pub struct HeaderName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Region(Arc<str>);
 
+/// The version of an API that is named in the query of every call, as Azure wants it: `2026-10-01-preview`, `v1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ApiVersion(Arc<str>);
+
 /// The value of an HTTP header.
 pub(super) struct HeaderText(pub(super) SecretString);
 
@@ -35,6 +39,13 @@ impl BaseUrl {
 
 impl HeaderName {
     /// The name, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ApiVersion {
+    /// The version as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -74,6 +85,19 @@ impl Scalar for BaseUrl {
     }
     fn schema() -> Json {
         text_schema("^https?://[^?#@]+$", "an http or https URL")
+    }
+}
+
+impl Scalar for ApiVersion {
+    fn expected() -> Cow<'static, str> {
+        "1 to 40 letters, digits, '.', '_' or '-'".into()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        (plain && (1..=40).contains(&text.len())).then(|| Self(text.into()))
+    }
+    fn schema() -> Json {
+        text_schema("^[A-Za-z0-9._-]{1,40}$", "letters, digits, '.', '_' or '-'")
     }
 }
 

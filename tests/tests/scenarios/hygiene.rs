@@ -108,3 +108,18 @@ async fn a_long_body_that_nobody_wants_does_not_turn_its_refusal_into_a_reset() 
     assert!(cluster.fake.calls().is_empty());
     cluster.assert_clean().await;
 }
+
+#[tokio::test]
+async fn azure_gets_its_key_in_its_own_header_and_its_version_in_the_query() {
+    let yaml = format!(
+        "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\nredis: {{url: \"{{REDIS}}\", timeout: 1s}}\n\
+         providers: {{azure: {{dialect: openai, base_url: \"{{FAKE}}/openai/v1\", api_key_header: api-key, api_version: preview}}}}\n\
+         connections: [{{id: a, provider: azure, api_key: azure-key, models: [m1]}}]\n\
+         keys: [{{id: ci, secret: {SECRET}}}]\n"
+    );
+    let cluster = Cluster::on(yaml).start().await;
+    assert_eq!(cluster.client(0).chat(SECRET, "m1", "hi").await.status, 200);
+    let call = &cluster.fake.calls()[0];
+    assert_eq!((call.headers["api-key"].as_str(), call.headers.get("authorization")), ("azure-key", None));
+    assert_eq!(call.path, "/openai/v1/chat/completions?api-version=preview");
+}
