@@ -327,8 +327,8 @@ pub(crate) mod tests {
     /// The catalog of a file's text, to which Redis is added.
     pub(crate) fn catalog(yaml: &str) -> Catalog {
         let yaml = format!("redis: {{url: \"redis://127.0.0.1:1\"}}\n{yaml}");
-        let config = shared::config::parse(&yaml, std::path::Path::new("test.yaml"), &|_| None);
-        Catalog::new(&config.unwrap_or_else(|faults| panic!("{}", shared::config::report(&faults)))).unwrap()
+        let config = config::parse(&yaml, std::path::Path::new("test.yaml"), &|_| None);
+        Catalog::new(&config.unwrap_or_else(|faults| panic!("{}", config::report(&faults)))).unwrap()
     }
 
     #[test]

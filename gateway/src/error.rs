@@ -13,7 +13,7 @@ use http::StatusCode;
 use http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
 pub use failed::{After, Failed, UpstreamError};
-pub use readable::readable;
+pub use readable::{readable, unstructured};
 pub use refusal::{BadRequest, Closed, KeyFault, KeyLimit, QuotaUse, Refusal};
 
 /// Names the limit or rule of a refusal by Headgate itself. Never on an upstream's own error.

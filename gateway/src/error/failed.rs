@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::Value;
-use shared::failure::{Class, Owner, Signals};
+use shared::failure::{Class, Family, Owner, Signals, Transport};
 
 use super::{Fault, whole_seconds};
 
@@ -24,6 +24,20 @@ pub struct UpstreamError {
     pub param: Option<String>,
     /// The error body, where it was JSON: told times are read from it.
     pub json: Option<Value>,
+}
+
+impl UpstreamError {
+    /// An answer that is no answer, without words of the upstream.
+    pub fn of_transport(family: Family, transport: Transport, reason: &str) -> Self {
+        Self {
+            signals: Signals::of_transport(family, transport),
+            reason: reason.to_owned(),
+            kind: None,
+            code: None,
+            param: None,
+            json: None,
+        }
+    }
 }
 
 /// How things stand after the last attempt.

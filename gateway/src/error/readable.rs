@@ -46,6 +46,24 @@ fn is_secret(token: &str) -> bool {
     token.len() >= 8 && SECRET_STARTS.iter().any(|start| token.starts_with(start))
 }
 
+/// What to say about a body that is no error object.
+pub fn unstructured(text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() {
+        return "an empty body".to_owned();
+    }
+    if !text.starts_with('<') {
+        return readable(text);
+    }
+    let lower = text.to_ascii_lowercase();
+    let title = lower.find("<title>").map(|at| at + "<title>".len());
+    let end = lower.find("</title>");
+    match title.zip(end).and_then(|(from, to)| text.get(from..to)) {
+        Some(title) => format!("a page instead of JSON: {}", readable(title)),
+        None => "a page instead of JSON".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use shared::failure::{Family, Signals, Transport};
 
-use crate::error::{Fault, UpstreamError, readable};
+use crate::error::{Fault, UpstreamError, readable, unstructured};
 
 mod said;
 
@@ -93,32 +93,7 @@ pub fn read(status: Option<u16>, body: &[u8]) -> UpstreamError {
 
 /// An answer that is no answer, without words of the upstream.
 pub fn broken(transport: Transport, reason: &str) -> UpstreamError {
-    UpstreamError {
-        signals: Signals::of_transport(Family::Google, transport),
-        reason: reason.to_owned(),
-        kind: None,
-        code: None,
-        param: None,
-        json: None,
-    }
-}
-
-/// What to say about a body that is no error object.
-fn unstructured(text: &str) -> String {
-    let text = text.trim();
-    if text.is_empty() {
-        return "an empty body".to_owned();
-    }
-    if !text.starts_with('<') {
-        return readable(text);
-    }
-    let lower = text.to_ascii_lowercase();
-    let title = lower.find("<title>").map(|at| at + "<title>".len());
-    let end = lower.find("</title>");
-    match title.zip(end).and_then(|(from, to)| text.get(from..to)) {
-        Some(title) => format!("a page instead of JSON: {}", readable(title)),
-        None => "a page instead of JSON".to_owned(),
-    }
+    UpstreamError::of_transport(Family::Google, transport, reason)
 }
 
 #[cfg(test)]
