@@ -9,8 +9,7 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use gateway::dialect::gemini::stream::Framing;
 use gateway::dialect::gemini::url::Method;
-use gateway::dialect::thoughts::Thoughts;
-use gateway::dialect::wanted::{Entry, Wanted};
+use gateway::dialect::wanted::{Entry, Found, Wanted};
 use gateway::dialect::{Answer, Api, Dialect};
 use gateway::upstream::sse::Scanner;
 use serde_json::{Value, json};
@@ -184,7 +183,7 @@ fn request_us(caller: &Caller, body: &Bytes, upstream: Dialect) -> anyhow::Resul
     least_us(2_000, || {
         let wanted = Wanted::read(caller.entry.clone(), body.clone()).map_err(|bad| anyhow::anyhow!(bad.message))?;
         let call = wanted
-            .call(upstream, model(upstream), REQUEST, &Thoughts::default())
+            .call(upstream, model(upstream), REQUEST, &Found::default())
             .map_err(|bad| anyhow::anyhow!(bad.message))?;
         black_box(call);
         Ok(())

@@ -12,6 +12,7 @@ use crate::flow::authenticate::Callers;
 use crate::lease_keeper::LeaseKeeper;
 use crate::metrics::Metrics;
 use crate::upstream::client::Client;
+use crate::upstream::images::Fetcher;
 
 /// The application, shared by all its tasks.
 pub type Shared = Arc<App>;
@@ -27,6 +28,8 @@ pub struct App {
     pub waker: Waker,
     /// Calls upstreams.
     pub upstream: Client,
+    /// Fetches images behind a URL.
+    pub images: Fetcher,
     /// Renews and gives back.
     pub keeper: LeaseKeeper,
     /// The callers this replica knows.
@@ -60,6 +63,7 @@ pub(crate) mod tests {
             catalog: ArcSwap::from_pointee(catalog(file)),
             waker: Waker::start(link, store.wake_channel()),
             upstream: Client::new(Duration::from_secs(1)).unwrap(),
+            images: Fetcher::new().unwrap(),
             keeper: LeaseKeeper::new(store.clone(), Arc::clone(&metrics)),
             callers: Callers::new(store.clone()),
             metrics,

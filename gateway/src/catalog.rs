@@ -40,6 +40,8 @@ pub struct Catalog {
     pub limits: Limits,
     /// The clocks of an upstream call.
     pub timeouts: Timeouts,
+    /// Images behind a URL.
+    pub images: config::Images,
     models: HashMap<ModelName, Arc<Model>>,
     orders: HashMap<GroupId, Order>,
 }
@@ -139,6 +141,7 @@ impl Catalog {
             version: config.version.clone(),
             limits: config.limits.clone(),
             timeouts: config.timeouts.clone(),
+            images: config.images.clone(),
             models,
             orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
         })

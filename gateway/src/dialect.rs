@@ -3,6 +3,7 @@
 pub mod anthropic;
 pub mod code_assist;
 pub mod gemini;
+pub mod images;
 pub mod openai;
 pub mod openai_responses;
 pub mod thoughts;

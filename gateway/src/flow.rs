@@ -30,6 +30,7 @@ pub mod journey;
 pub mod memory;
 pub mod models;
 pub mod offer;
+pub mod pictures;
 pub mod plan;
 pub mod record;
 pub mod relay;
@@ -42,6 +43,7 @@ use authenticate::{Known, Read, authenticate, authenticate_again};
 use climb::Climb;
 use journey::Journey;
 use memory::Memory;
+use pictures::Pictures;
 use plan::{Ladder, Means, Platform};
 use relay::Ends;
 use settle::Open;
@@ -153,7 +155,10 @@ async fn stages(
     let deadline = journey.started + catalog.timeouts.total;
     let id = journey.request.clone();
     let (client, timeouts) = (&app.upstream, &catalog.timeouts);
-    let exchange = Exchange { client, wanted: &wanted, memory: &memory, request: &id, timeouts, deadline, gone };
+    let pictures = Pictures::new(&app.images, &catalog.images);
+    let (wants, memories, images) = (&wanted, &memory, &pictures);
+    let exchange =
+        Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
     let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);

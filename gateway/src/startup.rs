@@ -28,6 +28,7 @@ use crate::lease_keeper::LeaseKeeper;
 use crate::metrics::Metrics;
 use crate::serve::{Until, serve as answer};
 use crate::upstream::client::Client;
+use crate::upstream::images::Fetcher;
 use crate::{enrol, router, sweep};
 
 /// Multiplexed connections to Redis.
@@ -155,6 +156,7 @@ async fn assemble(config: &Config, catalog: Catalog, link: &Link) -> Result<Shar
         catalog: ArcSwap::from_pointee(catalog),
         waker: Waker::start(link.clone(), store.wake_channel()),
         upstream,
+        images: Fetcher::new().context("the client for images did not start")?,
         keeper: LeaseKeeper::new(store.clone(), Arc::clone(&metrics)),
         callers: Callers::new(store.clone()),
         metrics,

@@ -2,5 +2,6 @@
 
 pub mod client;
 pub mod google_token;
+pub mod images;
 pub mod sse;
 pub mod told_time;

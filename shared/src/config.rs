@@ -14,6 +14,7 @@ mod credentials;
 mod env;
 mod fault;
 mod groups;
+mod images;
 mod keys;
 mod limits;
 mod load;
@@ -35,6 +36,7 @@ pub use connections::{Connection, Owner, UpstreamModel};
 pub use credentials::{Credential, GoogleOauth};
 pub use fault::{Fault, Notice, report};
 pub use groups::{Fairness, Group, Strategy};
+pub use images::{ImageFetch, Images};
 pub use keys::{Key, ModelPattern};
 pub use limits::{Attempts, Limits, Timeouts};
 pub use load::{load, parse, schema};
@@ -71,6 +73,8 @@ pub struct Config {
     pub limits: Limits,
     /// Time limits of one upstream call.
     pub timeouts: Timeouts,
+    /// Images behind a URL.
+    pub images: Images,
     /// Accounts.
     pub accounts: IndexMap<AccountId, Account>,
     /// Client keys of the file.

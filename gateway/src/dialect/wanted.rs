@@ -1,6 +1,8 @@
 //! What a caller wants: its request as it was put, which makes the call for an upstream of any dialect and brings the answer back in
 //! the caller's own. Between two who speak alike the bytes pass; else everything goes through the common tongue. Pure.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 
@@ -10,6 +12,7 @@ use super::anthropic::request::{Purpose, Target, Thoughts as Whose};
 use super::code_assist::request::Envelope;
 use super::gemini::stream::Framing;
 use super::gemini::url::Method;
+use super::images::{self, Images};
 use super::thoughts::{Gatherer, Restored, Thoughts, unproven};
 use super::translate::{Cross, ReadEvents, StreamTranslation, WholeAnswer, WriteEvents};
 use super::{Answer, Api, Dialect, anthropic, code_assist, gemini, openai, openai_responses};
@@ -89,6 +92,15 @@ pub struct UpstreamCall {
     pub body: Bytes,
 }
 
+/// What was looked up for a call: it is not in the caller's bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// What upstreams thought before.
+    pub thoughts: Thoughts,
+    /// Images that the caller gave by URL.
+    pub images: Arc<Images>,
+}
+
 impl UpstreamCall {
     fn to(path: impl Into<String>, body: Bytes) -> Self {
         Self { path: path.into(), headers: HeaderMap::new(), body }
@@ -146,14 +158,8 @@ impl Wanted {
 
     /// The call for an upstream: made afresh from the caller's bytes every time. What the upstream's dialect cannot say is an error
     /// that names the caller's field.
-    pub fn call(
-        &self,
-        to: Dialect,
-        model: &str,
-        request_id: &str,
-        thoughts: &Thoughts,
-    ) -> Result<UpstreamCall, BadRequest> {
-        self.make(to, model, request_id, thoughts).map_err(|bad| in_words_of(self.api(), bad))
+    pub fn call(&self, to: Dialect, model: &str, request_id: &str, found: &Found) -> Result<UpstreamCall, BadRequest> {
+        self.make(to, model, request_id, found).map_err(|bad| in_words_of(self.api(), bad))
     }
 
     /// The calls in the conversation whose [`Thoughts`] would be taken by an upstream of this dialect. None between two who speak
@@ -177,13 +183,30 @@ impl Wanted {
         self.common().map_or_else(|_| Vec::new(), |request| unproven(&request, to))
     }
 
-    fn make(
-        &self,
-        to: Dialect,
-        model: &str,
-        request_id: &str,
-        thoughts: &Thoughts,
-    ) -> Result<UpstreamCall, BadRequest> {
+    /// The URLs of images that an upstream of this dialect wants inline, each once.
+    pub fn needs_images(&self, to: Dialect) -> Vec<String> {
+        let word: &[u8] = match (&self.peek, to) {
+            (_, Dialect::OpenAi | Dialect::Anthropic) | (Peek::Embeddings(_) | Peek::Gemini(_), _) => {
+                return Vec::new();
+            }
+            (Peek::Chat(_) | Peek::Responses(_), _) => b"image_url",
+            (Peek::Messages(_), _) => b"image",
+        };
+        if memchr::memmem::find(&self.body, word).is_none() {
+            return Vec::new();
+        }
+        self.common().map_or_else(|_| Vec::new(), |request| images::behind_urls(&request))
+    }
+
+    /// The fault of an image that could not be fetched, or of too many of them. It names the caller's own field.
+    pub fn unfetched(&self, url: &str, why: &str) -> BadRequest {
+        let place = serde_json::from_slice(&self.body).ok().and_then(|body| images::place_of(&body, url));
+        let field = place.unwrap_or_else(|| "messages".to_owned());
+        let message = format!("'{field}': the image cannot be fetched: {why}.");
+        in_words_of(self.api(), BadRequest { field: Some(field.into()), code: Some("invalid_image_url"), message })
+    }
+
+    fn make(&self, to: Dialect, model: &str, request_id: &str, found: &Found) -> Result<UpstreamCall, BadRequest> {
         let body = &self.body;
         Ok(match (&self.peek, to) {
             (Peek::Chat(peek), Dialect::OpenAi) => {
@@ -209,8 +232,8 @@ impl Wanted {
                 UpstreamCall::to(code_assist::request::path(method), wrapped)
             }
             _ if self.embeds() => self.embedding_call(to, model)?,
-            _ if self.api().counts() => self.counting_call(to, model)?,
-            _ => self.crossing_call(to, model, request_id, thoughts)?,
+            _ if self.api().counts() => self.counting_call(to, model, found)?,
+            _ => self.crossing_call(to, model, request_id, found)?,
         })
     }
 
@@ -301,10 +324,11 @@ impl Wanted {
         to: Dialect,
         model: &str,
         request_id: &str,
-        thoughts: &Thoughts,
+        found: &Found,
     ) -> Result<UpstreamCall, BadRequest> {
         let mut request = self.common()?;
-        let restored = thoughts.restore(&mut request, to);
+        found.images.place(&mut request);
+        let restored = found.thoughts.restore(&mut request, to);
         Ok(match to {
             Dialect::OpenAi => UpstreamCall::to("/chat/completions", openai::request::write(&request, model)?),
             Dialect::Anthropic => UpstreamCall {
@@ -429,8 +453,9 @@ impl Wanted {
         Ok(WholeAnswer { body: written, usage: vectors.usage, output_chars: 0, ..WholeAnswer::default() })
     }
 
-    fn counting_call(&self, to: Dialect, model: &str) -> Result<UpstreamCall, BadRequest> {
-        let request = self.common()?;
+    fn counting_call(&self, to: Dialect, model: &str, found: &Found) -> Result<UpstreamCall, BadRequest> {
+        let mut request = self.common()?;
+        found.images.place(&mut request);
         match to {
             Dialect::Anthropic => Ok(UpstreamCall {
                 headers: headers::for_upstream(Words::Translated),

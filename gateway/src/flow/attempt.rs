@@ -12,10 +12,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::memory::Memory;
+use super::pictures::Pictures;
 use super::plan::Rung;
 use crate::catalog::Connection;
 use crate::dialect::translate::{Fed, StreamTranslation, WholeAnswer};
-use crate::dialect::wanted::{UpstreamCall, Wanted};
+use crate::dialect::wanted::{Found, UpstreamCall, Wanted};
 use crate::dialect::{Answer, Dialect};
 use crate::error::{BadRequest, UpstreamError};
 use crate::upstream::client::{Call, Client};
@@ -98,6 +99,8 @@ pub struct Exchange<'a> {
     pub wanted: &'a Wanted,
     /// What upstreams thought before.
     pub memory: &'a Memory,
+    /// The images it names by URL.
+    pub pictures: &'a Pictures<'a>,
     /// Its id.
     pub request: &'a RequestId,
     /// The clocks of one call.
@@ -116,9 +119,17 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
         let (first_token, headers) = (Duration::ZERO, HeaderMap::new());
         return Attempted::Answers(Box::new(Committed { first_token, headers, body: Body::Whole(answer) }));
     }
-    let thoughts = exchange.memory.recall(exchange.wanted, connection).await;
+    let images = tokio::select! {
+        images = exchange.pictures.inline(exchange.wanted, connection.dialect) => images,
+        () = exchange.gone.cancelled() => return Attempted::Gone,
+    };
+    let images = match images {
+        Ok(images) => images,
+        Err(bad) => return Attempted::Inexpressible(bad),
+    };
+    let found = Found { thoughts: exchange.memory.recall(exchange.wanted, connection).await, images };
     let (model, id) = (&rung.serving.upstream_model, exchange.request.as_str());
-    let made = match exchange.wanted.call(connection.dialect, model, id, &thoughts) {
+    let made = match exchange.wanted.call(connection.dialect, model, id, &found) {
         Ok(made) => made,
         Err(bad) => return Attempted::Inexpressible(bad),
     };

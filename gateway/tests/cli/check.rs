@@ -132,6 +132,7 @@ async fn the_schema_knows_every_field_of_the_file_and_no_other() {
             "drain_timeout",
             "limits",
             "timeouts",
+            "images",
             "accounts",
             "keys"
         ]

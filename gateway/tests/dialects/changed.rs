@@ -5,8 +5,7 @@
 
 use bytes::Bytes;
 use gateway::dialect::Answer;
-use gateway::dialect::thoughts::Thoughts;
-use gateway::dialect::wanted::Wanted;
+use gateway::dialect::wanted::{Found, Wanted};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
@@ -146,7 +145,7 @@ proptest! {
         let body = Bytes::from(changed(request, &changes).to_string());
         let alike = caller.entry(Answer::Whole).api.dialect();
         let Ok(wanted) = Wanted::read(caller.entry(Answer::Whole), body.clone()) else { return Ok(()) };
-        let call = wanted.call(alike, model(alike), REQUEST, &Thoughts::default()).unwrap();
+        let call = wanted.call(alike, model(alike), REQUEST, &Found::default()).unwrap();
         prop_assert_eq!(unedited(&call.body), unedited(&body));
         if caller != Caller::GeminiSse {
             prop_assert_eq!(&serde_json::from_slice::<Value>(&call.body).unwrap()["model"], model(alike));

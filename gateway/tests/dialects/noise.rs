@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use gateway::dialect::gemini::url::Method;
-use gateway::dialect::thoughts::Thoughts;
-use gateway::dialect::wanted::{Entry, Wanted};
+use gateway::dialect::wanted::{Entry, Found, Wanted};
 use gateway::dialect::{Answer, Api, Dialect};
 use gateway::upstream::sse::Scanner;
 use proptest::prelude::*;
@@ -107,7 +106,7 @@ pub(crate) fn ask(body: &[u8]) {
     for entry in entries() {
         let Ok(wanted) = Wanted::read(entry, body.clone()) else { continue };
         for upstream in UPSTREAMS {
-            if let Ok(call) = wanted.call(upstream, model(upstream), REQUEST, &Thoughts::default()) {
+            if let Ok(call) = wanted.call(upstream, model(upstream), REQUEST, &Found::default()) {
                 assert_bounded(call.body.len(), body.len());
                 let parsed = serde_json::from_slice::<IgnoredAny>(&call.body);
                 assert!(parsed.is_ok(), "{:?}: {}", wanted.api(), String::from_utf8_lossy(&call.body));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use gateway::dialect::Dialect;
-use gateway::dialect::thoughts::Thoughts;
+use gateway::dialect::wanted::Found;
 use gateway::dialect::wanted::UpstreamCall;
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ fn shown(call: &UpstreamCall) -> Value {
 fn calls(caller: Caller, upstream: Dialect) -> String {
     let mut text = String::new();
     for name in caller.requests().keys() {
-        let made = match caller.wanted(name).call(upstream, model(upstream), REQUEST, &Thoughts::default()) {
+        let made = match caller.wanted(name).call(upstream, model(upstream), REQUEST, &Found::default()) {
             Ok(call) => shown(&call),
             Err(bad) => json!({"refused": {"field": bad.field, "message": bad.message}}),
         };
@@ -44,7 +44,7 @@ fn the_same_request_becomes_the_same_bytes_every_time() {
     for caller in Caller::APIS {
         for upstream in UPSTREAMS {
             let made =
-                || caller.wanted("tools").call(upstream, model(upstream), REQUEST, &Thoughts::default()).unwrap().body;
+                || caller.wanted("tools").call(upstream, model(upstream), REQUEST, &Found::default()).unwrap().body;
             assert_eq!(made(), made(), "{caller:?} to {upstream:?}");
         }
     }

@@ -12,6 +12,7 @@ use super::accounts::Account;
 use super::connections::ConnectionSpec;
 use super::fault::Fault;
 use super::groups::Group;
+use super::images::Images;
 use super::keys::Key;
 use super::limits::{Limits, Timeouts};
 use super::models::Model;
@@ -54,6 +55,8 @@ draft! {
         limits: Limits = "{}",
         /// Time limits of one upstream call.
         timeouts: Timeouts = "{}",
+        /// Images behind a URL.
+        images: Images = "{}",
         /// Accounts. In a file without this field those that keys name exist, without a money limit.
         accounts: Vec<Account> = optional,
         /// Client keys under version control; others are made at run time.
@@ -165,6 +168,7 @@ fn build(draft: FileDraft, root: &Node, reader: &mut Reader<'_>) -> Option<Confi
         drain_timeout: draft.drain_timeout.value?,
         limits: draft.limits.value?,
         timeouts: draft.timeouts.value?,
+        images: draft.images.value?,
         accounts: whole::accounts(draft.accounts.value?, &keys, root),
         keys,
         version: String::new(),

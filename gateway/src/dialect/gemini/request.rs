@@ -17,8 +17,8 @@ mod write;
 pub(super) use read::contents::part_text;
 pub(super) use read::conversation;
 pub use read::{DROPPED, read};
-pub(in crate::dialect) use write::body;
 pub use write::{DROPPED as DROPPED_INTO, write};
+pub(in crate::dialect) use write::{body, reads_itself};
 
 /// What the gateway needs to know of a request. Holds no part of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]

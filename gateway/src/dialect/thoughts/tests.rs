@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::wanted::{Entry, Wanted};
+use crate::dialect::wanted::{Entry, Found, Wanted};
 use crate::dialect::{Answer, Api};
 
 const REQUEST: &str = "0190163d-8694-739b-aea5-966c26f8ad91";
@@ -44,7 +44,8 @@ fn found(kept: &[Kept], made_by: Maker<'_>, asks: Maker<'_>) -> Thoughts {
 }
 
 fn sent(wanted: &Wanted, to: Dialect, model: &str, thoughts: &Thoughts) -> Value {
-    serde_json::from_slice(&wanted.call(to, model, REQUEST, thoughts).unwrap().body).unwrap()
+    let found = Found { thoughts: thoughts.clone(), ..Found::default() };
+    serde_json::from_slice(&wanted.call(to, model, REQUEST, &found).unwrap().body).unwrap()
 }
 
 fn kinds(content: &Value) -> Vec<&str> {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use secrecy::ExposeSecret;
 
 use super::*;
-use crate::config::{Credential, LimitScope, OnOutage, Owner, RedisUrl, report};
+use crate::config::{Credential, ImageFetch, LimitScope, OnOutage, Owner, RedisUrl, report};
 use crate::ids::ConnectionId;
 use crate::limit::{Amount, Cycle, Extent};
 
@@ -75,6 +75,7 @@ fn the_smallest_file_works_and_everything_else_has_its_default() {
     assert_eq!(config.limits.body.0, 32 << 20);
     assert_eq!(config.timeouts.connect, Duration::from_secs(5));
     assert_eq!(config.timeouts.total, Duration::from_mins(15));
+    assert_eq!((config.images.fetch, config.images.size.0), (ImageFetch::Off, 10 << 20));
     let connection = &config.connections["openai-a"];
     assert!(matches!(&connection.credential, Credential::ApiKey(key) if key.expose_secret() == "sk-from-env"));
     assert_eq!((&connection.owner, connection.group.as_str()), (&Owner::Platform, "openai"));

@@ -14,6 +14,8 @@ use crate::error::BadRequest;
 mod config;
 mod contents;
 
+pub(in crate::dialect) use contents::reads_itself;
+
 /// What is left out when a request of another dialect goes to Gemini, and why that does no harm.
 pub const DROPPED: &[(&str, &str)] = &[
     ("user", "names the caller's own user; Gemini has no place for it"),

@@ -67,6 +67,7 @@ pub(super) const TABLE: &[(&str, &str, &str, &str)] = &[
     ("keys:", "drain_timeout: -5s\nkeys:", "9:16 drain_timeout", "a duration"),
     ("keys:", "drain_timeout: 1 day\nkeys:", "9:16 drain_timeout", "a duration"),
     ("keys:", "timeouts: {connect: 0s}\nkeys:", "9:21 timeouts.connect", "above zero"),
+    ("keys:", "images: {timeout: 0s}\nkeys:", "9:19 images.timeout", "above zero"),
     ("keys:", "timeouts: {first_token: 16m}\nkeys:", "9:25 timeouts.first_token", "no part longer than total"),
     ("keys:", "limits: {body: 32MB}\nkeys:", "9:16 limits.body", "32MiB"),
     ("keys:", "limits: {attempts: {group: 7}}\nkeys:", "9:28 limits.attempts.group", "group <= request"),

@@ -172,12 +172,15 @@ const READ_BY_GOOGLE: &[&str] = &[
     "https://youtu.be/",
 ];
 
+/// Whether Google's upstreams read what lies there by themselves.
+pub(in crate::dialect) fn reads_itself(url: &str) -> bool {
+    READ_BY_GOOGLE.iter().any(|place| url.starts_with(place))
+}
+
 fn blob(media: &Media) -> Result<Value, BadRequest> {
     match &media.source {
         Source::Inline { mime, data } => Ok(json!({"inlineData": {"mimeType": mime, "data": data}})),
-        Source::Url(url) if READ_BY_GOOGLE.iter().any(|place| url.starts_with(place)) => {
-            Ok(json!({"fileData": {"fileUri": url}}))
-        }
+        Source::Url(url) if reads_itself(url) => Ok(json!({"fileData": {"fileUri": url}})),
         Source::Url(_) => Err(unsupported(
             "messages".to_owned(),
             "images and files behind a URL are not fetched; send them inline in base64",
