@@ -16,10 +16,12 @@ use super::images::{self, Images};
 use super::thoughts::{Gatherer, Restored, Thoughts, unproven};
 use super::translate::{Cross, ReadEvents, StreamTranslation, WholeAnswer, WriteEvents};
 use super::{Answer, Api, Dialect, anthropic, code_assist, gemini, openai, openai_responses};
-use crate::canonical::embeddings::Vectors;
 use crate::canonical::request::Request;
 use crate::canonical::response::Response;
 use crate::error::{BadRequest, UpstreamError};
+
+mod counts;
+mod embeddings;
 
 /// The headers of a caller that are words of its dialect, and so may go to an upstream of the same.
 pub const WORDS: [&str; 3] = ["anthropic-version", "anthropic-beta", OPENAI_BETA];
@@ -405,91 +407,6 @@ impl Wanted {
             }
             Peek::Messages(_) => Box::new(anthropic::stream::Writer::new(model, request_id)),
             Peek::Gemini(_) => Box::new(gemini::stream::Writer::new(model, request_id, self.entry.framing)),
-        }
-    }
-
-    fn embeds(&self) -> bool {
-        match &self.peek {
-            Peek::Embeddings(_) => true,
-            Peek::Gemini(peek) => matches!(peek.method, Method::EmbedContent | Method::BatchEmbedContents),
-            Peek::Chat(_) | Peek::Responses(_) | Peek::Messages(_) => false,
-        }
-    }
-
-    fn embedding_call(&self, to: Dialect, model: &str) -> Result<UpstreamCall, BadRequest> {
-        let request = match &self.peek {
-            Peek::Gemini(peek) => gemini::embed::read(&self.body, peek.method)?,
-            _ => openai::embeddings::request::read(&self.body)?,
-        };
-        match to {
-            Dialect::OpenAi => {
-                Ok(UpstreamCall::to("/embeddings", openai::embeddings::request::write(&request, model)?))
-            }
-            Dialect::Gemini => {
-                let path = gemini::url::path(model, Method::BatchEmbedContents);
-                Ok(UpstreamCall::to(path, gemini::embed::write(&request, model)?))
-            }
-            Dialect::Anthropic | Dialect::CodeAssist => Err(not_there("embeddings")),
-        }
-    }
-
-    fn embedded_by(
-        &self,
-        from: Dialect,
-        content_type: Option<&str>,
-        body: &Bytes,
-    ) -> Result<WholeAnswer, Box<UpstreamError>> {
-        let vectors: Vectors = match from {
-            Dialect::OpenAi => openai::embeddings::response::read(content_type, body)?,
-            Dialect::Anthropic | Dialect::Gemini | Dialect::CodeAssist => gemini::embed::read_answer(body)?,
-        };
-        let written = match &self.peek {
-            // The same method at the same dialect: the bytes pass once they are known to be an answer.
-            Peek::Gemini(_) if from == Dialect::Gemini => body.clone(),
-            Peek::Gemini(peek) => gemini::embed::write_answer(&vectors, peek.method),
-            Peek::Embeddings(peek) => openai::embeddings::response::write(&vectors, &self.look.model, peek.encoding),
-            Peek::Chat(_) | Peek::Responses(_) | Peek::Messages(_) => body.clone(),
-        };
-        Ok(WholeAnswer { body: written, usage: vectors.usage, output_chars: 0, ..WholeAnswer::default() })
-    }
-
-    fn counting_call(&self, to: Dialect, model: &str, found: &Found) -> Result<UpstreamCall, BadRequest> {
-        let mut request = self.common()?;
-        found.images.place(&mut request);
-        match to {
-            Dialect::Anthropic => Ok(UpstreamCall {
-                headers: headers::for_upstream(Words::Translated),
-                ..UpstreamCall::to(
-                    "/messages/count_tokens",
-                    anthropic::request::write_count(&request, model, &Target::of_model(model))?,
-                )
-            }),
-            Dialect::Gemini => {
-                let path = gemini::url::path(model, Method::CountTokens);
-                Ok(UpstreamCall::to(path, gemini::count::write(&request, model)?))
-            }
-            Dialect::CodeAssist => {
-                let path = code_assist::request::path(code_assist::request::Method::CountTokens);
-                Ok(UpstreamCall::to(path, code_assist::request::write_count(&request, model)?))
-            }
-            Dialect::OpenAi => Err(not_there("a count of tokens")),
-        }
-    }
-
-    fn counted_by(&self, from: Dialect, body: &Bytes) -> Result<WholeAnswer, Box<UpstreamError>> {
-        let count = match from {
-            Dialect::Anthropic => anthropic::count::read(body)?,
-            Dialect::OpenAi | Dialect::Gemini | Dialect::CodeAssist => {
-                Count::Counted(gemini::count::read_answer(body)?)
-            }
-        };
-        Ok(WholeAnswer { body: self.counted(count), ..WholeAnswer::default() })
-    }
-
-    fn counted(&self, count: Count) -> Bytes {
-        match (&self.peek, count) {
-            (Peek::Gemini(_), Count::Counted(tokens) | Count::Estimated(tokens)) => gemini::count::write_answer(tokens),
-            _ => anthropic::count::write(count),
         }
     }
 }
