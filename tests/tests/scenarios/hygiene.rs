@@ -123,3 +123,20 @@ async fn azure_gets_its_key_in_its_own_header_and_its_version_in_the_query() {
     assert_eq!((call.headers["api-key"].as_str(), call.headers.get("authorization")), ("azure-key", None));
     assert_eq!(call.path, "/openai/v1/chat/completions?api-version=preview");
 }
+
+#[tokio::test]
+async fn an_upstream_that_repeats_our_key_or_a_prompt_has_neither_shown_nor_logged() {
+    let cluster = Cluster::builder(&Config::connections(1)).start().await;
+    let refused = serde_json::json!({"error": {"message": "Incorrect API key provided: cred-1, sorry"}});
+    cluster.fake.script([Rule::any().fails(500).body(refused)]);
+    let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+    assert_eq!(answer.status, 502);
+    assert!(answer.body.contains("[redacted], sorry") && !answer.body.contains("cred-1"), "{}", answer.body);
+    let event = serde_json::json!({"error": {"message": "cannot go on: canary-prompt, cred-1"}});
+    cluster.fake.script([Rule { error_event_after_chunks: Some(1), error_event: Some(event), ..Rule::any() }]);
+    let mut stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
+    let (events, _) = stream.rest().await;
+    assert!(!format!("{events:?}").contains("cred-1"), "{events:?}");
+    let log = cluster.replica(0).log();
+    assert!(log.contains("broke off its answer") && !log.contains("canary-prompt") && !log.contains("cred-1"), "{log}");
+}
