@@ -134,7 +134,7 @@ async fn an_upstream_that_repeats_our_key_or_a_prompt_has_neither_shown_nor_logg
     assert!(answer.body.contains("[redacted], sorry") && !answer.body.contains("cred-1"), "{}", answer.body);
     let event = serde_json::json!({"error": {"message": "cannot go on: canary-prompt, cred-1"}});
     cluster.fake.script([Rule { error_event_after_chunks: Some(1), error_event: Some(event), ..Rule::any() }]);
-    let mut stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
+    let stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
     let (events, _) = stream.rest().await;
     assert!(!format!("{events:?}").contains("cred-1"), "{events:?}");
     let log = cluster.replica(0).log();
