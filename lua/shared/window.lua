@@ -26,6 +26,8 @@ local function window_wait(key, cap, now, ahead)
   local wait = 0
   if oldest and oldest + 60000 > time then
     wait = oldest + 60000 - now
+    -- The stamp of an entry of this very ms is rounded up to the next: nobody waits for longer than the window.
+    if laps == 0 and wait == 60001 then wait = 60000 end
   elseif laps > 0 and newest > now then
     wait = newest - now
   end

