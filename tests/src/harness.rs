@@ -9,6 +9,7 @@ mod config;
 mod eventually;
 mod proxy;
 mod redis;
+mod refused;
 mod replica;
 
 pub use binary::{Exit, headgate};
@@ -18,4 +19,5 @@ pub use config::{ADMIN_TOKEN, Config, SECRET, secret_of};
 pub use eventually::{eventually, eventually_ok};
 pub use proxy::Proxy;
 pub use redis::{Durability, LedgerRow, Redis};
+pub use refused::Refused;
 pub use replica::Replica;
