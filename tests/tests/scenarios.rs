@@ -6,6 +6,8 @@
 mod attempts;
 #[path = "scenarios/bad_input.rs"]
 mod bad_input;
+#[path = "scenarios/classes.rs"]
+mod classes;
 #[path = "scenarios/clocks.rs"]
 mod clocks;
 #[path = "scenarios/concurrency.rs"]
@@ -38,6 +40,8 @@ mod refusals;
 mod rpm;
 #[path = "scenarios/sdk.rs"]
 mod sdk;
+#[path = "scenarios/signals.rs"]
+mod signals;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]
