@@ -22,10 +22,13 @@ struct Row {
     named: bool,
     /// A shorter told time is not about what this row names.
     told_from: Duration,
+    /// The words are too common to fit an error that has no status.
+    stated: bool,
 }
 
 const fn row(status: &'static [u16], class: Class, scope: Scope) -> Row {
-    Row { family: None, status, words: &[], said: &[], class, scope, named: false, told_from: Duration::ZERO }
+    let (words, said): (&[_], &[_]) = (&[], &[]);
+    Row { family: None, status, words, said, class, scope, named: false, told_from: Duration::ZERO, stated: false }
 }
 
 impl Row {
@@ -49,11 +52,15 @@ impl Row {
         Self { told_from, ..self }
     }
 
+    const fn stated(self) -> Self {
+        Self { stated: true, ..self }
+    }
+
     fn fits(&self, signals: &Signals) -> bool {
         let needles = !self.words.is_empty() || !self.said.is_empty();
         let status = match signals.status {
             Some(status) => self.status.is_empty() || self.status.contains(&status),
-            None => needles,
+            None => needles && !self.stated,
         };
         status
             && self.family.is_none_or(|family| family == signals.family)
@@ -99,6 +106,7 @@ static ROWS: &[Row] = &[
         "credit balance is too low",
         "reached your specified*api usage limits",
         "billing disabled",
+        "requires billing to be enabled",
         "insufficient balance",
         "insufficient credits",
     ]),
@@ -147,6 +155,7 @@ static ROWS: &[Row] = &[
         "incorrect api key",
         "organization has been disabled",
         "user location is not supported",
+        "not available in your country",
     ]),
     row(&[401], Auth, Connection),
     // The model.
@@ -183,6 +192,12 @@ static ROWS: &[Row] = &[
         "input token count*exceeds the maximum number of tokens",
         "current length is*while limit is",
         "maximum input length is*tokens",
+        "exceeds the context length",
+        "greater than the context length",
+        "input is too long for requested model",
+        "maximum prompt length is",
+        "reduce the length of the messages",
+        "inputs` must have less than*tokens",
     ]),
     row(&[429], ContextLength, Bucket).said(&["request too large"]),
     // The content.
@@ -190,27 +205,31 @@ static ROWS: &[Row] = &[
         .words(&["content_filter", "content_policy_violation", "invalid_prompt", "workspace_policy_violation"])
         .said(&["requires moderation", "content management policy", "flagged by moderation"]),
     // 403 that is about the credential; any other is the request's own fault.
-    row(&[403], Auth, Connection)
-        .words(&["permission_error", "permission_denied", "unsupported_country_region_territory", "access_denied"])
-        .said(&[
-            "api key",
-            "api-key",
-            "credential",
-            "permission",
-            "not authorized",
-            "not authorised",
-            "unauthorized",
-            "forbidden",
-            "access denied",
-            "country, region, or territory",
-            "ip address",
-            "virtual network",
-            "firewall",
-            "temporarily blocked",
-            "suspended",
-            "deactivated",
-            "disabled",
-        ]),
+    row(&[403], Auth, Connection).words(&[
+        "permission_error",
+        "permission_denied",
+        "unsupported_country_region_territory",
+        "access_denied",
+    ]),
+    row(&[403], Auth, Connection).stated().said(&[
+        "api key",
+        "api-key",
+        "credential",
+        "permission",
+        "not authorized",
+        "not authorised",
+        "unauthorized",
+        "forbidden",
+        "access denied",
+        "country, region, or territory",
+        "ip address",
+        "virtual network",
+        "firewall",
+        "temporarily blocked",
+        "suspended",
+        "deactivated",
+        "disabled",
+    ]),
     // Google says "resource has been exhausted" for its own shortage and for a limit of the credential; these words tell the limit.
     row(&[429], RateLimited, Bucket)
         .family(Family::Google)
