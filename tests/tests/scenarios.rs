@@ -40,6 +40,8 @@ mod refusals;
 mod rpm;
 #[path = "scenarios/sdk.rs"]
 mod sdk;
+#[path = "scenarios/shapes.rs"]
+mod shapes;
 #[path = "scenarios/signals.rs"]
 mod signals;
 #[path = "scenarios/streams.rs"]
