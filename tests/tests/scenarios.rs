@@ -12,6 +12,8 @@ mod classes;
 mod clocks;
 #[path = "scenarios/concurrency.rs"]
 mod concurrency;
+#[path = "scenarios/cooldowns.rs"]
+mod cooldowns;
 #[path = "scenarios/crash.rs"]
 mod crash;
 #[path = "scenarios/drain.rs"]
@@ -34,6 +36,8 @@ mod locks;
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/races.rs"]
+mod races;
 #[path = "scenarios/refusals.rs"]
 mod refusals;
 #[path = "scenarios/rpm.rs"]

@@ -26,7 +26,7 @@ async fn all() -> Cluster {
         let config = config.model(&format!("{name}: {{provider: {name}}}"));
         config.also(&format!("id: {name}, provider: {name}, api_key: cred-{name}, models: [{name}]"))
     });
-    Cluster::builder(&config.more("groups: {}")).replicas(2).start().await
+    Cluster::builder(&config.more("limits: {capacity_wait: 0s}")).replicas(2).start().await
 }
 
 /// What a provider sends, and what follows from it.
