@@ -56,9 +56,7 @@ async fn of_two_locks_the_longer_wins_whoever_writes_last() {
 async fn a_success_that_began_before_a_lock_clears_nothing_and_one_that_began_later_does() {
     let cluster = two("limits: {max_lock: 2s}").await;
     let limited = Rule::on("cred-1", "*").fails(429).header("retry-after", "300");
-    cluster
-        .fake
-        .script([Rule::on("cred-1", "*").delays_headers(Duration::from_secs(2)).times(1), limited.times(1)]);
+    cluster.fake.script([Rule::on("cred-1", "*").delays_headers(Duration::from_secs(2)).times(1), limited.times(1)]);
     let slow = {
         let client = cluster.client(0).clone();
         tokio::spawn(async move { client.chat(SECRET, "m1", "slow").await })

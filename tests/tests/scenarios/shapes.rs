@@ -187,6 +187,60 @@ async fn events_without_content_are_no_answer_from_an_upstream_of_any_dialect() 
 }
 
 #[tokio::test]
+async fn an_upstreams_own_overloaded_event_after_its_opening_events_is_a_failure_like_a_529() {
+    let cluster = all().await;
+    let rule = Rule { error_event_after_chunks: Some(0), comment: None, ..Rule::any() };
+    expect_moved_on(&cluster, &rule, "capacity", true).await;
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn what_comes_before_content_is_held_back_up_to_a_bound_and_then_it_is_a_failure() {
+    let cluster = all().await;
+    let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let endless = events(&role.repeat((5 << 20) / role.len()));
+    cluster.fake.script([Rule { credential: "cred-openai-1".into(), ..endless }]);
+    let (status, trail, said) = ask(Speaks::Chat, true, cluster.client(0), "openai").await;
+    assert_eq!((status, trail.as_str()), (200, "openai-1/openai:unavailable, openai-2/openai:ok"));
+    assert_eq!(said, "You said: hi");
+    cluster.assert_clean().await;
+}
+
+/// A stream of `abcdef` that ends after two chunks in one of these ways.
+fn deaths() -> [Rule; 3] {
+    let says = Rule::any().says("abcdef", 6);
+    [
+        Rule { cut_after_chunks: Some(2), ..says.clone() },
+        Rule { drop_after_chunks: Some(2), ..says.clone() },
+        Rule { reset_after_chunks: Some(2), ..says },
+    ]
+}
+
+#[tokio::test]
+async fn a_truncated_stream_of_any_upstream_never_looks_complete_to_a_caller_of_any_dialect() {
+    let cluster = all().await;
+    for rule in deaths() {
+        cluster.fake.script([rule.clone()]);
+        for (name, ..) in UPSTREAMS {
+            for caller in Speaks::ALL {
+                let what = format!("{name} {caller:?} {rule:?}");
+                cluster.fake.clear_calls();
+                let stream = caller.stream(cluster.next(), SECRET, name).await;
+                assert_eq!(stream.status, 200, "{what}");
+                let (events, end) = stream.rest().await;
+                let said: String = events.iter().filter_map(|event| caller.content(event)).collect();
+                assert_eq!((said.as_str(), end), ("ab", Ok(())), "{what}");
+                assert!(events.last().is_some_and(Event::is_error), "{what}: {events:?}");
+                assert!(!events.iter().any(|event| caller.completes(event)), "{what}: {events:?}");
+                assert_eq!(cluster.fake.calls().len(), 1, "{what}: nobody else is asked");
+            }
+            cluster.redis.unlock_all().await;
+        }
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
 async fn an_upstream_that_says_nothing_in_time_is_a_failure_before_and_after_its_headers() {
     let cluster = with("timeouts: {first_token: 700ms, idle: 700ms}").await;
     for rule in [
