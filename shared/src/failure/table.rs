@@ -24,11 +24,23 @@ struct Row {
     told_from: Duration,
     /// The words are too common to fit an error that has no status.
     stated: bool,
+    /// At a sandbox endpoint the row says no more than that the endpoint does not serve the model.
+    vague: bool,
 }
 
 const fn row(status: &'static [u16], class: Class, scope: Scope) -> Row {
-    let (words, said): (&[_], &[_]) = (&[], &[]);
-    Row { family: None, status, words, said, class, scope, named: false, told_from: Duration::ZERO, stated: false }
+    Row {
+        family: None,
+        status,
+        words: &[],
+        said: &[],
+        class,
+        scope,
+        named: false,
+        told_from: Duration::ZERO,
+        stated: false,
+        vague: false,
+    }
 }
 
 impl Row {
@@ -54,6 +66,10 @@ impl Row {
 
     const fn stated(self) -> Self {
         Self { stated: true, ..self }
+    }
+
+    const fn vague(self) -> Self {
+        Self { vague: true, ..self }
     }
 
     fn fits(&self, signals: &Signals) -> bool {
@@ -205,13 +221,13 @@ static ROWS: &[Row] = &[
         .words(&["content_filter", "content_policy_violation", "invalid_prompt", "workspace_policy_violation"])
         .said(&["requires moderation", "content management policy", "flagged by moderation"]),
     // 403 that is about the credential; any other is the request's own fault.
-    row(&[403], Auth, Connection).words(&[
+    row(&[403], Auth, Connection).vague().words(&[
         "permission_error",
         "permission_denied",
         "unsupported_country_region_territory",
         "access_denied",
     ]),
-    row(&[403], Auth, Connection).stated().said(&[
+    row(&[403], Auth, Connection).stated().vague().said(&[
         "api key",
         "api-key",
         "credential",
@@ -304,7 +320,8 @@ const CLIENT_WORDS: &[&str] = &["invalid_request_error", "invalid_argument", "un
 
 /// The first row that fits, else what the status says by itself.
 pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
-    let found = match ROWS.iter().find(|row| row.fits(signals)) {
+    let row = ROWS.iter().find(|row| row.fits(signals));
+    let found = match row {
         Some(row) => Verdict {
             class: row.class,
             scope: row.scope,
@@ -316,7 +333,7 @@ pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
     let endpoint_says_no = policy == ErrorPolicy::Sandbox
         && match signals.status {
             Some(404) => true,
-            Some(403) => !matches!(found.class, Auth | Billing),
+            Some(403) => row.is_some_and(|row| row.vague) || !matches!(found.class, Auth | Billing),
             _ => false,
         };
     if endpoint_says_no { Verdict::of(ModelMissing, Bucket) } else { found }

@@ -167,10 +167,11 @@ fn each_row_of_what_providers_send_has_its_class_and_closes_no_more_than_it_is_a
 }
 
 #[test]
-fn an_endpoint_of_a_sandbox_is_left_for_the_next_on_any_403_or_404_but_a_credentials() {
+fn an_endpoint_of_a_sandbox_is_left_for_the_next_on_any_403_or_404_but_one_that_names_a_dead_credential() {
+    const DEAD: [&str; 4] = ["CONSUMER_SUSPENDED", "CONSUMER_INVALID", "SERVICE_DISABLED", "VALIDATION_REQUIRED"];
     for line in [OPENAI, ANTHROPIC, GOOGLE].concat().into_iter().filter(|line| matches!(line.1, 403 | 404)) {
         let class = classify(&signals(&line), ErrorPolicy::Sandbox, &[]).class;
-        let stays = line.1 == 403 && matches!(line.5, Auth | Billing);
+        let stays = line.1 == 403 && (line.5 == Billing || DEAD.contains(&line.2));
         assert_eq!(class, if stays { line.5 } else { ModelMissing }, "{line:?}");
     }
 }
@@ -179,7 +180,7 @@ fn an_endpoint_of_a_sandbox_is_left_for_the_next_on_any_403_or_404_but_a_credent
 fn a_platforms_failures_move_on_unless_the_request_is_at_fault_and_an_own_keys_refusal_never_does() {
     for line in [OPENAI, ANTHROPIC, GOOGLE].concat() {
         let verdict = classify(&signals(&line), ErrorPolicy::Standard, &[]);
-        let moves = |owner| effect(&verdict, None, owner, ErrorPolicy::Standard).fails_over();
+        let moves = |owner| effect(&verdict, None, site(owner, ErrorPolicy::Standard)).fails_over();
         let own_fault = matches!(line.5, ClientError | ContextLength | ModelMissing);
         assert_eq!(moves(Owner::Platform), !own_fault, "{line:?}");
         assert_eq!(moves(Owner::Byok), !own_fault && line.5 != Auth, "{line:?}");
