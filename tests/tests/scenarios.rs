@@ -18,6 +18,8 @@ mod cooldowns;
 mod crash;
 #[path = "scenarios/drain.rs"]
 mod drain;
+#[path = "scenarios/endpoints.rs"]
+mod endpoints;
 #[path = "scenarios/failover.rs"]
 mod failover;
 #[path = "scenarios/fake.rs"]
@@ -30,6 +32,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/ladder.rs"]
+mod ladder;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
