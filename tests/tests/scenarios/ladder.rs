@@ -81,7 +81,8 @@ async fn when_all_five_rungs_fail_the_caller_is_told_the_first_ones_failure_and_
     let cluster = one_replica(FIVE).await;
     let mut rules = limited(0..5);
     rules[4] = Rule::on("cred-5", "*").fails(429).header("retry-after", "33");
-    let said = json!({"error": {"message": "Rate limit of the first.", "type": "requests", "code": "rate_limit_exceeded"}});
+    let said =
+        json!({"error": {"message": "Rate limit of the first.", "type": "requests", "code": "rate_limit_exceeded"}});
     rules[0] = rules[0].clone().body(said);
     cluster.fake.script(rules);
     let answer = cluster.client(0).chat(SECRET, "gpt", "hi").await;
@@ -111,7 +112,8 @@ async fn a_failure_in_passing_is_retried_once_before_each_step_down_and_six_call
 async fn an_own_credential_that_is_refused_is_told_at_once_and_no_platform_money_is_spent() {
     for (status, told) in [(401, 401), (403, 403)] {
         let cluster = one_replica(FIVE).await;
-        let said = json!({"error": {"message": "Your api key was disabled.", "type": "permission_error", "code": null}});
+        let said =
+            json!({"error": {"message": "Your api key was disabled.", "type": "permission_error", "code": null}});
         cluster.fake.script([Rule::on("cred-1", "*").fails(status).body(said)]);
         let answer = cluster.client(0).chat(SECRET, "gpt", "hi").await;
         assert_eq!((answer.status, answer.header("x-headgate-refusal")), (told, ""), "{}", answer.body);
@@ -179,10 +181,7 @@ async fn a_request_that_is_too_long_goes_to_the_larger_model_and_cools_nothing()
     cluster.fake.script([too_long("small"), too_long("large")]);
     let answer = cluster.client(0).chat(SECRET, "small", "hi").await;
     assert_eq!((answer.status, answer.header("x-headgate-model")), (200, "huge"), "{}", answer.body);
-    assert_eq!(
-        answer.header("x-headgate-attempts"),
-        "c1/small:context_length, c1/large:context_length, c1/huge:ok"
-    );
+    assert_eq!(answer.header("x-headgate-attempts"), "c1/small:context_length, c1/large:context_length, c1/huge:ok");
     let keys: Vec<String> = cluster.redis.ask(&["KEYS", "*cooldown*"]).await;
     assert_eq!(keys, [""; 0]);
     cluster.fake.script([too_long("*")]);
