@@ -6,6 +6,8 @@
 mod attempts;
 #[path = "scenarios/bad_input.rs"]
 mod bad_input;
+#[path = "scenarios/chains.rs"]
+mod chains;
 #[path = "scenarios/classes.rs"]
 mod classes;
 #[path = "scenarios/clocks.rs"]
@@ -30,6 +32,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/ladders.rs"]
+mod ladders;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
@@ -52,5 +56,7 @@ mod signals;
 mod streams;
 #[path = "scenarios/traces.rs"]
 mod traces;
+#[path = "scenarios/waiting.rs"]
+mod waiting;
 #[path = "scenarios/wire.rs"]
 mod wire;
