@@ -46,7 +46,7 @@ async fn ask(speaks: Speaks, streamed: bool, client: &Client, model: &str) -> (u
         return (status, trail, String::new());
     }
     let (events, end) = stream.rest().await;
-    end.expect("the connection holds");
+    assert_eq!(end, Ok(()), "the connection holds");
     let said: String = events.iter().filter_map(|event| speaks.content(event)).collect();
     (status, trail, if events.iter().any(Event::is_error) { "broken".into() } else { said })
 }
