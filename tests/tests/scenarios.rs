@@ -32,8 +32,10 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
-#[path = "scenarios/ladder.rs"]
-mod ladder;
+#[path = "scenarios/ladder_edges.rs"]
+mod ladder_edges;
+#[path = "scenarios/ladders.rs"]
+mod ladders;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
@@ -56,5 +58,7 @@ mod signals;
 mod streams;
 #[path = "scenarios/traces.rs"]
 mod traces;
+#[path = "scenarios/waiting.rs"]
+mod waiting;
 #[path = "scenarios/wire.rs"]
 mod wire;
