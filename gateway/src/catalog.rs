@@ -1,6 +1,6 @@
 //! The configuration as requests need it: models with the connections that serve them, ready to call. Immutable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
-use shared::config::{self, Config, Credential, LimitScope, Limits, Strategy, Timeouts};
+use shared::config::{self, Config, Credential, Fairness, LimitScope, Limits, Strategy, Timeouts};
 use shared::failure::{self, ErrorPolicy, OwnRule};
 use shared::ids::{BucketName, ConnectionId, GroupId, ModelName, SecretHash};
 use shared::money::Price;
@@ -44,6 +44,7 @@ pub struct Catalog {
     pub images: config::Images,
     models: HashMap<ModelName, Arc<Model>>,
     orders: HashMap<GroupId, Order>,
+    in_order: HashSet<GroupId>,
 }
 
 /// A model that callers may name.
@@ -143,6 +144,12 @@ impl Catalog {
             timeouts: config.timeouts.clone(),
             images: config.images.clone(),
             models,
+            in_order: config
+                .groups
+                .iter()
+                .filter(|(_, g)| g.fairness == Fairness::Fifo)
+                .map(|(id, _)| id.clone())
+                .collect(),
             orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
         })
     }
@@ -157,6 +164,11 @@ impl Catalog {
     /// The model of this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         self.models.get(name)
+    }
+
+    /// Who is served next where requests wait for a group's connections.
+    pub fn fairness(&self, group: &GroupId) -> Fairness {
+        if self.in_order.contains(group) { Fairness::Fifo } else { Fairness::Account }
     }
 
     /// How the rungs of a group are offered.

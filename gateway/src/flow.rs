@@ -159,7 +159,7 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
+    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, turn: &open.turn(), exchange }, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {

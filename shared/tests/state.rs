@@ -17,4 +17,5 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod turns;
 }

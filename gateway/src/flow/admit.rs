@@ -79,6 +79,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
+                priority: known.caller.rights.priority,
                 request: ask.request,
                 model: ask.model,
                 span: ask.span,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
-use shared::state::capacity::{LockCause, ProbeOf, RungState};
+use shared::state::capacity::{LockCause, ProbeOf, RungState, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -47,6 +47,8 @@ pub struct Climb<'a> {
     pub catalog: &'a Catalog,
     /// The ladder.
     pub ladder: &'a Ladder,
+    /// Whose turn it takes in lines.
+    pub turn: &'a Turn,
     /// How rungs are called.
     pub exchange: Exchange<'a>,
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use shared::ids::{AccountId, KeyId, ModelName, RequestId};
+use shared::limit::Priority;
 use shared::state::admission::SpendSpan;
+use shared::state::capacity::Turn;
 use shared::state::settlement::{Basis, Outcome, Settlement};
 use tokio::time::Instant;
 use tracing::Span;
@@ -32,6 +34,8 @@ pub struct Facts {
     pub account: AccountId,
     /// Which client key.
     pub key: KeyId,
+    /// The key's.
+    pub priority: Priority,
     /// The request.
     pub request: RequestId,
     /// The model asked for, by its public name.
@@ -58,6 +62,11 @@ impl Open {
         app.keeper.hold_request(facts.request.clone(), hold);
         app.metrics.open_requests.inc();
         Self { app, facts, tally, span: Span::current(), pending: Some(Pending::default()) }
+    }
+
+    /// Whose turn it takes where accounts take turns.
+    pub fn turn(&self) -> Turn {
+        Turn { account: Some(self.facts.account.clone()), priority: self.facts.priority }
     }
 
     /// The running count of this request.

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::config::Fairness;
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, RecordAsk, SIBLINGS_MAX, Sibling};
+use shared::state::capacity::{
+    Acquire, AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, RecordAsk, SIBLINGS_MAX, Sibling, Turn,
+};
 use shared::state::wake;
 use tokio::time::Instant;
 
@@ -24,6 +27,14 @@ pub(super) enum Taken<'r> {
 }
 
 impl<'a> Walk<'a> {
+    /// Whose turn it takes in the lines of a step.
+    fn turn(&self, step: &Step) -> Turn {
+        match self.climb.catalog.fairness(&step.group) {
+            Fairness::Account => self.climb.turn.clone(),
+            Fairness::Fifo => Turn { account: None, priority: self.climb.turn.priority },
+        }
+    }
+
     /// How long this request may still stand in lines.
     fn patience(&self) -> Duration {
         let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
@@ -38,6 +49,7 @@ impl<'a> Walk<'a> {
             lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
+            turn: self.turn(step),
             candidates: rungs.iter().map(|rung| candidate(rung)).collect(),
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
@@ -120,8 +132,7 @@ impl<'a> Walk<'a> {
 }
 
 async fn leave(app: &Shared, ask: &AcquireAsk) {
-    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-    if let Err(error) = app.store.leave_group(&ask.group, connections, &ask.lease.request).await {
+    if let Err(error) = app.store.leave_lines(&LeaveAsk::after(ask)).await {
         // The places lapse by themselves within two seconds.
         tracing::debug!(%error, "places in line were not given up");
     }
