@@ -9,11 +9,11 @@ use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
-use crate::ids::{AccountId, BucketName, ConnectionId, GroupId, ModelName, RequestId};
+use crate::ids::{AccountId, BucketName, ConnectionId, EndpointId, GroupId, ModelName, RequestId};
 use crate::limit::Priority;
 
 pub use leave::LeaveAsk;
-pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, Unlock, Unlocked};
+pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, ToldLimit, Unlock, Unlocked};
 
 mod leave;
 mod outcome;
@@ -61,7 +61,7 @@ pub struct Turn {
 pub struct Candidate {
     /// The connection.
     pub connection: ConnectionId,
-    /// The model whose cooldown counts.
+    /// The model whose cooldown counts; in a pool `pool/model`.
     pub model: ModelName,
     /// The bucket whose lock counts.
     pub bucket: BucketName,
@@ -71,6 +71,8 @@ pub struct Candidate {
     pub rpm: Option<u32>,
     /// Stands for the credential (never the credential itself): an `auth` lock set under another mark is void.
     pub credential_mark: Arc<str>,
+    /// The endpoints whose cooldowns count, in their order. Empty: its one endpoint has none, or none is to be looked at.
+    pub endpoints: Vec<EndpointId>,
 }
 
 /// What `acquire` answers.
@@ -86,6 +88,8 @@ pub enum Acquire {
         expires_ms: i64,
         /// Whether it is the one probe of a closed rung.
         probe: Probe,
+        /// Which of the candidate's endpoints to call: the first that does not cool.
+        endpoint: usize,
     },
     /// None is free, but some only for want of a slot.
     Full {
@@ -127,6 +131,11 @@ pub enum RungState {
     /// We lost trust after failures.
     Cooling {
         /// Until it lets a probe through.
+        wait: Duration,
+    },
+    /// Each of its endpoints cools.
+    Endpoints {
+        /// Until one of them lets a probe through.
         wait: Duration,
     },
     /// Someone else's probe is under way.
@@ -207,11 +216,12 @@ impl Store {
         let mut merged: Option<Acquire> = None;
         for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
             let answer = self.acquire_chunk(ask, candidates).await?;
-            if let Acquire::Acquired { index, begun_ms, expires_ms, probe } = answer {
+            if let Acquire::Acquired { index, begun_ms, expires_ms, probe, endpoint } = answer {
                 if ask.place != Place::Pass {
                     self.leave_lines(&LeaveAsk::after(ask)).await?;
                 }
-                return Ok(Acquire::Acquired { index: chunk * CANDIDATES_MAX + index, begun_ms, expires_ms, probe });
+                let index = chunk * CANDIDATES_MAX + index;
+                return Ok(Acquire::Acquired { index, begun_ms, expires_ms, probe, endpoint });
             }
             merged = Some(match merged {
                 None => answer,
@@ -238,7 +248,8 @@ impl Store {
         let lease = ask.lease.to_string();
         let member = self.member_in_turn(&ask.lease.request, &ask.turn);
         let mut keys = Vec::with_capacity(candidates.len() * 8);
-        let mut args = Vec::with_capacity(5 + candidates.len() * 3);
+        let mut args = Vec::with_capacity(5 + candidates.len() * 4);
+        let mut endpoints = Vec::new();
         args.extend([
             Arg::Text(&lease),
             Arg::Text(&member),
@@ -262,8 +273,12 @@ impl Store {
                 Arg::Int(candidate.max_concurrent.map_or(-1, i64::from)),
                 Arg::Int(candidate.rpm.map_or(-1, i64::from)),
                 Arg::Text(&candidate.credential_mark),
+                Arg::Int(i64::try_from(candidate.endpoints.len()).unwrap_or(i64::MAX)),
             ]);
+            endpoints
+                .extend(candidate.endpoints.iter().map(|endpoint| connection.endpoint(endpoint, &candidate.model)));
         }
+        keys.extend(endpoints);
         Acquire::read(self.link.run(&self.scripts.acquire, &keys, &args).await?)
     }
 }
@@ -277,6 +292,7 @@ impl Acquire {
                 begun_ms: reply.int()?,
                 expires_ms: reply.int()?,
                 probe: if reply.int()? == 1 { Probe::Yes } else { Probe::No },
+                endpoint: reply.count()? as usize,
             },
             "full" => Self::Full {
                 wait: u64::try_from(reply.int()?).ok().map(Duration::from_millis),
@@ -324,6 +340,7 @@ impl RungState {
         let wait = reply.wait()?;
         Ok(match word.as_str() {
             "cooling" => Self::Cooling { wait },
+            "endpoints" => Self::Endpoints { wait },
             "probing_limits" => Self::Probing { wait, of: ProbeOf::Limits },
             "probing_failures" => Self::Probing { wait, of: ProbeOf::Failures },
             "full" => Self::Full,

@@ -24,7 +24,7 @@ pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "cl
 /// `leave` as it is sent.
 pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.
-pub const RECORD: &str = assemble!(" flags=allow-oom", ["clock", "line", "closures", "health"], "record");
+pub const RECORD: &str = assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "quota"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use shared::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
+use shared::ids::{
+    AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
+};
 use shared::limit::Priority;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
@@ -219,6 +221,8 @@ impl Table {
             mark,
             jitter_percent: 100,
             max_lock: MAX_LOCK,
+            endpoint: None,
+            told: Vec::new(),
             siblings: Vec::new(),
         }
     }
@@ -265,6 +269,10 @@ pub(super) fn connection(name: &str) -> ConnectionId {
     ConnectionId::parse(name).unwrap()
 }
 
+pub(super) fn endpoint(number: usize) -> EndpointId {
+    EndpointId::parse(&format!("e{number}")).unwrap()
+}
+
 pub(super) fn nanos(amount: i64) -> NanoDollars {
     NanoDollars::new(amount).unwrap()
 }
@@ -286,6 +294,7 @@ pub(super) fn open(name: &str) -> Candidate {
         max_concurrent: None,
         rpm: None,
         credential_mark: "c1".into(),
+        endpoints: Vec::new(),
     }
 }
 
