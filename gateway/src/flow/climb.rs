@@ -282,7 +282,7 @@ impl<'a> Walk<'a> {
             RungState::Locked { cause, .. } => *cause != LockCause::Auth,
             RungState::Full | RungState::OverRate { .. } => true,
             RungState::Probing { of, .. } => *of == ProbeOf::Limits,
-            RungState::Cooling { .. } => false,
+            RungState::Cooling { .. } | RungState::Endpoints { .. } => false,
         });
     }
 

@@ -189,6 +189,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         max_concurrent: Some(1),
         rpm: None,
         credential_mark: "x".into(),
+        endpoints: Vec::new(),
     };
     let lease = LeaseId { request: "r".parse().unwrap(), attempt: 1 };
     let max_lock = Duration::from_mins(15);
@@ -215,6 +216,8 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         },
         jitter_percent: 100,
         max_lock,
+        endpoint: None,
+        told: Vec::new(),
         siblings: Vec::new(),
     };
     let closed = scene.app.keeper.give_back(record.clone()).await.unwrap();

@@ -18,6 +18,7 @@ use crate::flow::Fall;
 use crate::flow::admit::{FALLBACK, unanswered};
 use crate::flow::held::Held;
 use crate::flow::plan::{Rung, Step};
+use crate::metrics::{Counted, Waiting};
 
 /// What `acquire` answered about the open rungs of a step.
 pub(super) enum Taken<'r> {
@@ -54,7 +55,7 @@ impl<'a> Walk<'a> {
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
         let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
-        let mut in_line = false;
+        let mut in_line = None;
         while !exchange.gone.is_cancelled() {
             let left = self.patience();
             let stand = place.as_ref().filter(|_| !left.is_zero());
@@ -62,15 +63,15 @@ impl<'a> Walk<'a> {
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
             let (taken, holds_place) = self.heard(answer, step, rungs, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
-                if in_line && !matches!(taken, Taken::Slot { .. }) {
+                if in_line.is_some() && !matches!(taken, Taken::Slot { .. }) {
                     leave(app, &ask).await;
                 }
                 return Ok(taken);
             };
-            in_line = true;
+            in_line.get_or_insert_with(|| stands(app, &ask));
             self.wait(place, FALLBACK.min(left)).await;
         }
-        if in_line {
+        if in_line.is_some() {
             leave(app, &ask).await;
         }
         Err(Fall::Gone)
@@ -105,7 +106,6 @@ impl<'a> Walk<'a> {
     /// Waits to be woken.
     async fn wait(&mut self, place: &wake::Place, most: Duration) {
         let began = Instant::now();
-        let _waiting = self.climb.app.metrics.stand_in_line();
         tokio::select! {
             () = self.climb.exchange.gone.cancelled() => {}
             _ = place.woken(most) => {}
@@ -126,9 +126,17 @@ impl<'a> Walk<'a> {
             mark: Mark::Nothing,
             jitter_percent: rand::random_range(80..=120),
             max_lock: ask.max_lock,
+            endpoint: None,
+            told: Vec::new(),
             siblings: siblings(step, rung),
         }
     }
+}
+
+/// Counts a request that waits, until what is answered is dropped.
+fn stands<'a>(app: &'a Shared, ask: &AcquireAsk) -> (Waiting<'a>, Counted) {
+    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
+    (app.metrics.stand_in_line(), app.metrics.occupancy.waits_for_slot(&ask.group, connections))
 }
 
 async fn leave(app: &Shared, ask: &AcquireAsk) {
@@ -158,5 +166,6 @@ fn candidate(rung: &Rung) -> Candidate {
         max_concurrent: connection.max_concurrent,
         rpm: connection.rpm,
         credential_mark: Arc::clone(&connection.credential_mark),
+        endpoints: Vec::new(),
     }
 }

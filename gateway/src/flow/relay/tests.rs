@@ -37,6 +37,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let rung = plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].clone();
     let facts = Facts {
         account: account.clone(),
+        priority: shared::limit::Priority::default(),
         key: "ci".parse().unwrap(),
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
@@ -56,6 +57,8 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         mark: Mark::Nothing,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
+        endpoint: None,
+        told: Vec::new(),
         siblings: Vec::new(),
     };
     let stream = OpenStream {
