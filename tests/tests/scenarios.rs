@@ -20,12 +20,18 @@ mod failover;
 mod fake;
 #[path = "scenarios/faults.rs"]
 mod faults;
+#[path = "scenarios/handover.rs"]
+mod handover;
 #[path = "scenarios/hangups.rs"]
 mod hangups;
 #[path = "scenarios/harness.rs"]
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/leaks.rs"]
+mod leaks;
+#[path = "scenarios/lines.rs"]
+mod lines;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
