@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::app::Shared;
-use crate::catalog::{Catalog, Model};
+use crate::catalog::{Catalog, Named};
 use crate::dialect::Dialect;
 use crate::dialect::wanted::{Entry, WORDS, Wanted};
 use crate::error::{BadRequest, Fault, Refusal};
@@ -44,7 +44,7 @@ use climb::Climb;
 use journey::Journey;
 use memory::Memory;
 use pictures::Pictures;
-use plan::{Ladder, Means, Platform};
+use plan::{Ladder, Means, Peers, Platform};
 use relay::Ends;
 use settle::Open;
 
@@ -140,18 +140,20 @@ async fn stages(
         wanted = read(app, catalog, entry, &head.headers, body) => wanted?,
         () = gone.cancelled() => return Err(Fall::Gone),
     };
-    let Some(model) = catalog.model(&wanted.look().model) else {
+    let Some(named) = catalog.find(&wanted.look().model) else {
         if known.read == Read::Before {
             // A key that was revoked meanwhile learns nothing of our models.
             authenticate_again(&app.callers, known).await?;
         }
         return Err(unknown(&wanted).into());
     };
+    let model = &named.model;
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
     let memory = Memory::new(app.store.clone(), known.caller.account.clone());
-    let (ladder, mut open) = admitted(app, catalog, known, Wish { wanted: &wanted, model, gone }, journey).await?;
+    let (ladder, mut open) =
+        admitted(app, catalog, known, Wish { wanted: &wanted, named: &named, gone }, journey).await?;
     let deadline = journey.started + catalog.timeouts.total;
     let id = journey.request.clone();
     let (client, timeouts) = (&app.upstream, &catalog.timeouts);
@@ -159,7 +161,8 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, turn: &open.turn(), exchange }, journey).await;
+    let climb = Climb { app, catalog, ladder: &ladder, model: &model.name, turn: &open.turn(), exchange };
+    let climbed = climb::climb(climb, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
@@ -174,7 +177,7 @@ async fn stages(
                 timeouts: catalog.timeouts.clone(),
                 deadline,
                 cut,
-                sole: ladder.sole(),
+                sole: ladder.sole(&answered.rung.model.name),
                 memory,
             };
             Ok(commit::commit(app, *answered, *open, journey, ends))
@@ -191,7 +194,7 @@ async fn stages(
 #[derive(Debug, Clone, Copy)]
 struct Wish<'a> {
     wanted: &'a Wanted,
-    model: &'a Arc<Model>,
+    named: &'a Named,
     gone: &'a CancellationToken,
 }
 
@@ -204,8 +207,9 @@ async fn admitted(
     journey: &mut Journey,
 ) -> Result<(Ladder, Box<Open>), Fall> {
     for _ in 0..LOOK_UPS_MAX {
-        let ladder = plan::plan(catalog, means(&known), wish.model);
-        let asked = Asked { wanted: wish.wanted, model: wish.model, ladder: &ladder, gone: wish.gone };
+        let Named { model, pool, .. } = wish.named;
+        let ladder = plan::plan(catalog, means(&known), model, pool.as_ref());
+        let asked = Asked { wanted: wish.wanted, named: wish.named, ladder: &ladder, gone: wish.gone };
         match admit::admit(app, &known, asked, journey).await? {
             Admission::Admitted(open) => return Ok((ladder, open)),
             Admission::Stale => known = authenticate_again(&app.callers, known).await?,
@@ -216,8 +220,14 @@ async fn admitted(
 
 fn means(known: &Known) -> Means<'_> {
     let rights = &known.caller.rights;
-    let platform = if rights.platform_fallback { Platform::Allowed } else { Platform::Denied };
-    Means { account: &known.caller.account, byok: &rights.byok, platform }
+    Means {
+        account: &known.caller.account,
+        byok: &rights.byok,
+        platform: if rights.platform_fallback { Platform::Allowed } else { Platform::Denied },
+        peers: if rights.peers { Peers::Allowed } else { Peers::Denied },
+        models: &rights.models,
+        residency: known.caller.residency.as_deref(),
+    }
 }
 
 /// Reads and checks the body.

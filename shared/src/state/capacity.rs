@@ -19,7 +19,7 @@ mod leave;
 mod outcome;
 
 /// At most so many candidates go into one call; more are asked in chunks.
-pub const CANDIDATES_MAX: usize = 16;
+pub const CANDIDATES_MAX: usize = 64;
 
 /// One attempt of one request: what a connection's lease is held under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

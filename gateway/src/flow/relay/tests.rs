@@ -10,7 +10,7 @@ use crate::app::Shared;
 use crate::app::tests::app;
 use crate::dialect::UsageChunk;
 use crate::dialect::openai::stream::Same;
-use crate::flow::plan::{Means, Platform, plan};
+use crate::flow::plan::{Means, plan};
 use crate::flow::settle::Facts;
 use crate::flow::tally::{Served, Tally};
 use crate::upstream::sse::Scanner;
@@ -33,8 +33,8 @@ type Piece = Result<Bytes, std::io::Error>;
 fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let catalog = app.catalog.load_full();
     let account = "acme".parse().unwrap();
-    let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
-    let rung = plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].clone();
+    let means = Means::of(&account);
+    let rung = plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].clone();
     let facts = Facts {
         account: account.clone(),
         priority: shared::limit::Priority::default(),
