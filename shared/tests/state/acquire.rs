@@ -265,17 +265,17 @@ async fn who_leaves_the_lines_stands_in_none() {
 #[tokio::test]
 async fn more_candidates_than_one_call_takes_are_asked_in_order() {
     let table = Table::new().await;
-    let many: Vec<Candidate> = (0..40).map(|n| slots(&format!("c{n}"), 1)).collect();
-    for n in 0..40 {
+    let many: Vec<Candidate> = (0..70).map(|n| slots(&format!("c{n}"), 1)).collect();
+    for n in 0..70 {
         assert_eq!(taken(&stand(&table, 0, &format!("q{n}"), &many).await), Some(n));
     }
-    assert_eq!(stand(&table, 0, "w", &many).await, full(Some(1), 40));
+    assert_eq!(stand(&table, 0, "w", &many).await, full(Some(1), 70));
     table.record("q0", &many[0], START, Mark::Nothing).await;
-    assert_eq!(taken(&stand(&table, 0, "q38", &many).await), Some(38), "the same lease, though an earlier one is free");
+    assert_eq!(taken(&stand(&table, 0, "q68", &many).await), Some(68), "the same lease, though an earlier one is free");
     assert_eq!(taken(&stand(&table, 0, "w", &many).await), Some(0));
-    assert_eq!(stand(&table, 0, "w2", &many).await, full(Some(1), 40));
-    table.record("q39", &many[39], START, Mark::Nothing).await;
-    assert_eq!(taken(&stand(&table, 0, "w2", &many).await), Some(39));
+    assert_eq!(stand(&table, 0, "w2", &many).await, full(Some(1), 70));
+    table.record("q69", &many[69], START, Mark::Nothing).await;
+    assert_eq!(taken(&stand(&table, 0, "w2", &many).await), Some(69));
     assert_eq!(table.text(&["EXISTS", "hg:{g:openai}:conn:c0:waiters"]).await, "0");
 }
 

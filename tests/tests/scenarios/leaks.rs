@@ -25,7 +25,7 @@ fn request(stream: bool) -> String {
     let body =
         format!(r#"{{"model":"m1","max_tokens":9,"stream":{stream},"messages":[{{"role":"user","content":"hi"}}]}}"#);
     let head = format!("authorization: Bearer {SECRET}\r\ncontent-length: {}", body.len());
-    format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n{body}")
+    format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{head}\r\n\r\n{body}")
 }
 
 /// Reads until so many texts `until` have come, or the time is over, or the answer.
@@ -84,7 +84,6 @@ async fn a_thousand_disconnects_at_random_points_leave_no_lease_no_place_no_hold
     let answers = cluster.burst(4, SECRET, "m1").await;
     assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
     cluster.assert_clean().await;
-    assert!(cluster.fake.peak("cred-1").peak <= 2 && cluster.fake.peak("cred-2").peak <= 2);
     for place in 0..3 {
         for gauge in ["headgate_leases", "headgate_waiting_requests", "headgate_open_requests", "headgate_outbox"] {
             let is_0 = async || cluster.replica(place).metric(gauge).await == Some(0);
@@ -131,8 +130,8 @@ async fn what_an_upstream_cannot_say_is_refused_and_holds_nothing() {
         assert_eq!(answer.status, 400, "{}", answer.body);
         let free = async || cluster.client(place).chat(SECRET, "m1", "hi").await.status == 200;
         eventually(Duration::from_secs(1), "the slots are free", free).await;
+        cluster.assert_clean().await;
     }
-    cluster.assert_clean().await;
 }
 
 #[tokio::test]
