@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
-use shared::config::{self, Config, LimitScope, Limits, Strategy, Timeouts};
+use shared::config::{self, Config, Fairness, LimitScope, Limits, Strategy, Timeouts};
 use shared::ids::{BucketName, EndpointId, GroupId, ModelName, PoolId, ProviderId};
 use shared::money::Price;
 
@@ -157,6 +157,11 @@ impl Catalog {
     /// The model of this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         self.models.get(name)
+    }
+
+    /// Who is served next where requests wait for a group's connections.
+    pub fn fairness(&self, group: &GroupId) -> Fairness {
+        self.groups.get(group).map_or(Fairness::Account, |group| group.fairness)
     }
 
     /// What a caller means by a name: a model, an alias, or either with a marker that names one of the model's pools.

@@ -179,7 +179,8 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, model: &model.name, exchange }, journey).await;
+    let climb = Climb { app, catalog, ladder: &ladder, model: &model.name, turn: &open.turn(), exchange };
+    let climbed = climb::climb(climb, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {

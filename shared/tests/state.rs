@@ -18,4 +18,5 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod turns;
 }

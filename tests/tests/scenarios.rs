@@ -26,6 +26,8 @@ mod failover;
 mod fake;
 #[path = "scenarios/faults.rs"]
 mod faults;
+#[path = "scenarios/handover.rs"]
+mod handover;
 #[path = "scenarios/hangups.rs"]
 mod hangups;
 #[path = "scenarios/harness.rs"]
@@ -36,6 +38,10 @@ mod hygiene;
 mod ladder_edges;
 #[path = "scenarios/ladders.rs"]
 mod ladders;
+#[path = "scenarios/leaks.rs"]
+mod leaks;
+#[path = "scenarios/lines.rs"]
+mod lines;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]

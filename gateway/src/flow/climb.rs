@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::{LockCause, ProbeOf, RungState};
+use shared::state::capacity::{LockCause, ProbeOf, RungState, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -56,6 +56,8 @@ pub struct Climb<'a> {
     pub ladder: &'a Ladder,
     /// The model that was asked for.
     pub model: &'a ModelName,
+    /// Whose turn it takes in lines.
+    pub turn: &'a Turn,
     /// How rungs are called.
     pub exchange: Exchange<'a>,
 }

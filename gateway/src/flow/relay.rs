@@ -76,8 +76,8 @@ impl Ends {
 pub struct Relay {
     stream: OpenStream,
     source: Source,
-    /// Both present until the end.
-    held: Option<(Open, Held)>,
+    /// Dropped after the stream: whoever gets the slot next must not meet this call upstream.
+    held: Unended,
     last: Last,
     /// What broke the stream, until the caller is told.
     failed: Option<Failed>,
@@ -89,6 +89,13 @@ pub struct Relay {
     /// would cost more than the event does.
     alarm: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+/// What is held until the end of the answer.
+#[derive(Debug)]
+struct Unended {
+    both: Option<(Open, Held)>,
+    first_token: Duration,
 }
 
 /// Where a relay is while nobody asks it for more. A caller that does not read asks for nothing, so nothing in the relay can
@@ -156,8 +163,8 @@ impl Relay {
         let cut = Box::pin(source.ends.cut.clone().cancelled_owned());
         Self {
             stream,
+            held: Unended { both: Some((open, held)), first_token: source.first_token },
             source,
-            held: Some((open, held)),
             last: Last::Nothing,
             failed: None,
             silence: Duration::ZERO,
@@ -232,7 +239,7 @@ impl Relay {
         self.last = Last::Content;
         let first = std::mem::take(&mut self.stream.first);
         self.kept.extend(first.kept);
-        if let Some((open, _)) = &self.held {
+        if let Some((open, _)) = &self.held.both {
             open.deliver(first.chars);
         }
         if first.done {
@@ -255,7 +262,7 @@ impl Relay {
 
     /// Counts what goes to the caller.
     fn count(&mut self, fed: Fed) -> Bytes {
-        if let Some((open, _)) = &self.held {
+        if let Some((open, _)) = &self.held.both {
             open.tally().delivered(fed.chars);
             if let Some(tokens) = fed.usage {
                 open.tally().report(tokens);
@@ -393,12 +400,19 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Unended {
+    fn take(&mut self) -> Option<(Open, Held)> {
+        self.both.take()
+    }
+}
+
+/// The caller is gone.
+impl Drop for Unended {
     fn drop(&mut self) {
-        if let Some((open, held)) = self.held.take() {
+        if let Some((open, held)) = self.take() {
             open.end(Outcome::ClientGone);
             // Content flowed: the connection is well.
-            held.succeeded(self.source.first_token);
+            held.succeeded(self.first_token);
         }
     }
 }
