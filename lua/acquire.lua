@@ -1,6 +1,6 @@
 -- acquire: which of these candidates, in this order of preference, has a slot now?
 --
--- uses       clock, window, line, closures
+-- uses       clock, window, line, closures, pins
 -- KEYS[k+1]  lock         hash  of the whole connection (k = 0, 7, 14 … : seven keys a candidate)
 -- KEYS[k+2]  bucket_lock  hash  of the candidate's bucket
 -- KEYS[k+3]  cooldown     hash  of the candidate's model
@@ -8,6 +8,7 @@
 -- KEYS[k+5]  rpm          list  ms of the last attempts
 -- KEYS[k+6]  waiters      zset  the line
 -- KEYS[k+7]  alive        zset  its places
+-- KEYS[#KEYS]  pin        string  after the candidates': the conversation's preferred connection; only if it has one
 -- ARGV[1]    lease        request:attempt
 -- ARGV[2]    member       REPLICA|REQUEST, in lines
 -- ARGV[3]    max_lock     ms after which a closure lets probes through
@@ -16,7 +17,10 @@
 -- ARGV[a+1]  max_concurrent   -1: no limit (a = 5, 8, 11 … : three arguments a candidate)
 -- ARGV[a+2]  rpm              -1: no limit
 -- ARGV[a+3]  credential_mark
--- returns    {'acquired', index, begun_ms, expires_ms, probe} | {'full', wait_ms or -1, position, state, wait_ms …}
+-- ARGV[#ARGV-1]  names    of the candidates that may be preferred, as `pins` wants them
+-- ARGV[#ARGV]  pin_wait   ms the caller still waits for the preferred one alone
+-- returns    {'acquired', index, begun_ms, expires_ms, probe} | {'pinned', position}: the preferred one is only full
+--            | {'full', wait_ms or -1, position, state, wait_ms …}
 --            | {'closed', wait_ms, state, wait_ms …}; state: a lock's cause, cooling, probing_limits, probing_failures, full or
 --            over_rate
 -- holds      A refusal writes nothing but the caller's own places in line and the removal of lapsed leases. The same lease
@@ -27,7 +31,9 @@ local function acquire(KEYS, ARGV)
   local max_lock, max_wait = tonumber(ARGV[3]), tonumber(ARGV[4])
   local call = redis.call
   local now, us = clock()
-  local count = #KEYS / 7
+  local count = math.floor(#KEYS / 7)
+  local pinned, pin_wait = nil, tonumber(ARGV[#ARGV])
+  if #KEYS % 7 == 1 then pinned = pin_place(KEYS[#KEYS], ARGV[#ARGV - 1]) end
 
   local rare = {}
   for index = 0, count - 1 do
@@ -47,7 +53,10 @@ local function acquire(KEYS, ARGV)
   local quiet = call('EXISTS', unpack(rare)) == 0
 
   local states, aheads, standing, full, soonest = {}, {}, {}, false, -1
-  for index = 0, count - 1 do
+  for turn = 0, count - 1 do
+    -- The preferred one first, the others in their order.
+    local index = turn
+    if pinned and turn <= pinned then index = turn == 0 and pinned or turn - 1 end
     local k, a = index * 7, 5 + index * 3
     local lock, bucket_lock, cooldown, leases, rpm_log = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]
     local max_concurrent, rpm, mark = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3]
@@ -91,6 +100,10 @@ local function acquire(KEYS, ARGV)
           end
         end
         return {'acquired', index, now, expires, due and 1 or 0}
+      end
+      if index == pinned and pin_wait > 0 and wait < pin_wait then
+        line_stand(KEYS[k + 6], KEYS[k + 7], member, now, us, stands)
+        return {'pinned', ahead + 1}
       end
       full, aheads[index], standing[index] = true, ahead, stands
     end

@@ -1,6 +1,6 @@
 -- record: what does the outcome of an attempt close or reopen?
 --
--- uses       clock, line, closures, health
+-- uses       clock, line, closures, health, pins
 -- KEYS[1]    lock         hash  of the whole connection
 -- KEYS[2]    bucket_lock  hash  of its bucket
 -- KEYS[3]    cooldown     hash  of its model
@@ -11,6 +11,7 @@
 -- KEYS[k+1]  lock         hash  of another connection that serves the model (k = 7, 10, 13 …: three keys each; only if
 -- KEYS[k+2]  bucket_lock  hash  mark is failure)
 -- KEYS[k+3]  cooldown     hash
+-- KEYS[#KEYS]  pin        string  the conversation's preferred connection; only if mark is success and ARGV[#ARGV] names one
 -- ARGV[1]    lease        request:attempt
 -- ARGV[2]    mark         nothing | committed | success | lock_bucket | lock_connection | failure
 -- ARGV[3]    begun_ms     when the attempt began
@@ -22,7 +23,9 @@
 -- ARGV[9]    credential   its mark
 -- ARGV[10]   sole         'sole' if there is no other connection; it counts as sole too if all that KEYS names are closed now
 -- ARGV[11]   first_token  ms; -1: unknown
--- returns    {'recorded', wait_ms or -1} | {'already'}
+-- ARGV[#ARGV]  pinned     the connection that answered, if its conversation is to stay there; else empty
+-- returns    {'recorded', wait_ms or -1} with, if the mark is success or failure, its health: oks, fails, usual and recent ms to
+--            the first token or -1 | {'already'}
 -- holds      Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
 --            wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing. The
 --            last connection that is usable cools only when most of its attempts failed.
@@ -71,7 +74,10 @@ local function record(KEYS, ARGV)
     if word then closed = wait end
   end
 
-  if mark == 'success' or mark == 'failure' then health_note(health, now, mark == 'success', first_token) end
+  if mark == 'success' and ARGV[#ARGV] ~= '' then pin_bind(KEYS[#KEYS], ARGV[#ARGV]) end
   if mark ~= 'committed' then line_wake(waiters, alive, now, wake_prefix) end
+  if mark == 'success' or mark == 'failure' then
+    return {'recorded', closed, health_note(health, now, mark == 'success', first_token)}
+  end
   return {'recorded', closed}
 end

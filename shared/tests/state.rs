@@ -8,8 +8,11 @@ mod state {
     mod cost;
     mod credit;
     mod declare;
+    mod health;
     mod line;
+    mod made;
     mod model;
+    mod pins;
     mod record;
     mod renew;
     mod settle;

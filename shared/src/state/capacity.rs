@@ -9,7 +9,7 @@ use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
-use crate::ids::{BucketName, ConnectionId, GroupId, ModelName, RequestId};
+use crate::ids::{BucketName, ConnectionId, ConversationHash, GroupId, ModelName, RequestId};
 
 pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, Unlock, Unlocked};
 
@@ -38,8 +38,21 @@ pub struct AcquireAsk {
     pub max_lock: Duration,
     /// Whether to wait in line.
     pub place: Place,
+    /// The conversation, if the connection it prefers is to be looked at first.
+    pub pin: Option<Pin>,
     /// In order of preference; each connection at most once.
     pub candidates: Vec<Candidate>,
+}
+
+/// A conversation that may prefer one of the candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// Which conversation.
+    pub conversation: ConversationHash,
+    /// How long it still waits for its connection alone when that is merely full; zero: the others are taken at once.
+    pub patience: Duration,
+    /// The candidates it does not prefer any more, whatever it is bound to.
+    pub given_up: Vec<ConnectionId>,
 }
 
 /// One rung, as `acquire` sees it.
@@ -72,6 +85,11 @@ pub enum Acquire {
         expires_ms: i64,
         /// Whether it is the one probe of a closed rung.
         probe: Probe,
+    },
+    /// The preferred connection is only full, and the caller stands in its line; the others were not looked at.
+    Pinned {
+        /// Place in that line, 1 is the head.
+        position: u32,
     },
     /// None is free, but some only for want of a slot.
     Full {
@@ -182,17 +200,25 @@ impl Store {
         if ask.candidates.len() <= CANDIDATES_MAX {
             return self.acquire_chunk(ask, &ask.candidates).await;
         }
-        // One call sees only its own chunk: a slot that a lost reply left in a later one must be found first.
-        let first = self.chunk_that_holds(ask).await?.unwrap_or(0);
+        // One call sees only its own chunk: a slot that a lost reply left in a later one must be found first, then the preferred
+        // connection.
+        let (held, preferred) = self.look_ahead(ask).await?;
+        if let (None, Some(index)) = (held, preferred) {
+            match self.acquire_chunk(ask, &ask.candidates[index..=index]).await? {
+                Acquire::Acquired { begun_ms, expires_ms, probe, .. } => {
+                    return self.acquired_of_many(ask, Acquire::Acquired { index, begun_ms, expires_ms, probe }).await;
+                }
+                pinned @ Acquire::Pinned { .. } => return Ok(pinned),
+                Acquire::Full { .. } | Acquire::Closed { .. } => {}
+            }
+        }
+        let first = held.map_or(0, |index| index / CANDIDATES_MAX);
         let mut merged: Option<Acquire> = None;
         for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
             let answer = self.acquire_chunk(ask, candidates).await?;
             if let Acquire::Acquired { index, begun_ms, expires_ms, probe } = answer {
-                if ask.place != Place::Pass {
-                    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-                    self.leave_group(&ask.group, connections, &ask.lease.request).await?;
-                }
-                return Ok(Acquire::Acquired { index: chunk * CANDIDATES_MAX + index, begun_ms, expires_ms, probe });
+                let index = chunk * CANDIDATES_MAX + index;
+                return self.acquired_of_many(ask, Acquire::Acquired { index, begun_ms, expires_ms, probe }).await;
             }
             merged = Some(match merged {
                 None => answer,
@@ -202,24 +228,42 @@ impl Store {
         Ok(merged.unwrap_or(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() }))
     }
 
-    /// Which chunk of the candidates holds this very lease.
-    async fn chunk_that_holds(&self, ask: &AcquireAsk) -> Result<Option<usize>, StateError> {
+    /// Gives up the places in lines that the one call which acquired did not see.
+    async fn acquired_of_many(&self, ask: &AcquireAsk, acquired: Acquire) -> Result<Acquire, StateError> {
+        if ask.place != Place::Pass || ask.pin.is_some() {
+            let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
+            self.leave_group(&ask.group, connections, &ask.lease.request).await?;
+        }
+        Ok(acquired)
+    }
+
+    /// Which of the candidates holds this very lease, and which the conversation prefers.
+    async fn look_ahead(&self, ask: &AcquireAsk) -> Result<(Option<usize>, Option<usize>), StateError> {
         let group = self.keys.of_group(&ask.group);
         let lease = ask.lease.to_string();
         let mut pipeline = redis::pipe();
         for candidate in &ask.candidates {
             pipeline.zscore(group.of_connection(&candidate.connection).leases(), &lease);
         }
-        let scores = self.link.pipeline(&pipeline).await?;
-        Ok(scores.iter().position(|score| *score != redis::Value::Nil).map(|index| index / CANDIDATES_MAX))
+        if let Some(pin) = &ask.pin {
+            pipeline.get(group.pin(pin.conversation));
+        }
+        let answers = self.link.pipeline(&pipeline).await?;
+        let (scores, pinned) = answers.split_at(ask.candidates.len().min(answers.len()));
+        let prefers = |candidate: &Candidate| match pinned {
+            [redis::Value::BulkString(name)] => name == candidate.connection.as_str().as_bytes(),
+            _ => false,
+        };
+        let holds = scores.iter().position(|score| *score != redis::Value::Nil);
+        Ok((holds, ask.candidates.iter().position(prefers)))
     }
 
     async fn acquire_chunk(&self, ask: &AcquireAsk, candidates: &[Candidate]) -> Result<Acquire, StateError> {
         let group = self.keys.of_group(&ask.group);
         let lease = ask.lease.to_string();
         let member = self.member(&ask.lease.request);
-        let mut keys = Vec::with_capacity(candidates.len() * 7);
-        let mut args = Vec::with_capacity(5 + candidates.len() * 3);
+        let mut keys = Vec::with_capacity(candidates.len() * 7 + 1);
+        let mut args = Vec::with_capacity(7 + candidates.len() * 3);
         args.extend([
             Arg::Text(&lease),
             Arg::Text(&member),
@@ -244,6 +288,10 @@ impl Store {
                 Arg::Text(&candidate.credential_mark),
             ]);
         }
+        keys.extend(ask.pin.as_ref().map(|pin| group.pin(pin.conversation)));
+        let names = ask.pin.as_ref().map_or_else(String::new, |pin| pin.names(candidates));
+        let patience = ask.pin.as_ref().map_or(Duration::ZERO, |pin| pin.patience);
+        args.extend([Arg::Text(&names), Arg::Int(ms(patience))]);
         Acquire::read(self.link.run(&self.scripts.acquire, &keys, &args).await?)
     }
 
@@ -278,6 +326,7 @@ impl Acquire {
                 expires_ms: reply.int()?,
                 probe: if reply.int()? == 1 { Probe::Yes } else { Probe::No },
             },
+            "pinned" => Self::Pinned { position: reply.count()? },
             "full" => Self::Full {
                 wait: u64::try_from(reply.int()?).ok().map(Duration::from_millis),
                 position: position(&mut reply)?,
@@ -303,10 +352,24 @@ impl Acquire {
 
     fn parts(self) -> (Option<Duration>, Option<u32>, bool, Vec<RungState>) {
         match self {
-            Self::Acquired { .. } => (None, None, false, Vec::new()),
+            Self::Acquired { .. } | Self::Pinned { .. } => (None, None, false, Vec::new()),
             Self::Full { wait, position, states } => (wait, position, true, states),
             Self::Closed { wait, states } => (Some(wait), None, false, states),
         }
+    }
+}
+
+impl Pin {
+    /// The ids of the candidates between bars, nothing between them for those that were given up.
+    fn names(&self, candidates: &[Candidate]) -> String {
+        let mut names = String::from("|");
+        for candidate in candidates {
+            if !self.given_up.contains(&candidate.connection) {
+                names.push_str(candidate.connection.as_str());
+            }
+            names.push('|');
+        }
+        names
     }
 }
 

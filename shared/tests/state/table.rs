@@ -190,6 +190,7 @@ impl Table {
             lease: lease(name, 1),
             max_lock: MAX_LOCK,
             place: Place::Pass,
+            pin: None,
             candidates: candidates.to_vec(),
         }
     }
@@ -218,6 +219,7 @@ impl Table {
             jitter_percent: 100,
             max_lock: MAX_LOCK,
             siblings: Vec::new(),
+            pin: None,
         }
     }
 
