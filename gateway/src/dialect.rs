@@ -2,6 +2,7 @@
 
 pub mod anthropic;
 pub mod code_assist;
+pub mod conversation;
 pub mod gemini;
 pub mod images;
 pub mod openai;

@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
     }
 
     fn untried(&self, step: &'a Step) -> Vec<&'a Rung> {
-        let mut rungs = offer(step);
+        let mut rungs = offer(step, self.climb.app.keeper.healths());
         rungs.retain(|rung| !self.tried.iter().any(|tried| std::ptr::eq(*tried, *rung)));
         rungs
     }

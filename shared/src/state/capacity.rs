@@ -220,6 +220,9 @@ impl Store {
                 let index = chunk * CANDIDATES_MAX + index;
                 return self.acquired_of_many(ask, Acquire::Acquired { index, begun_ms, expires_ms, probe }).await;
             }
+            if let Acquire::Pinned { .. } = answer {
+                return Ok(answer);
+            }
             merged = Some(match merged {
                 None => answer,
                 Some(before) => before.merge(answer),
