@@ -96,7 +96,9 @@ mod tests {
 
     #[test]
     fn a_normal_connection_has_its_whole_weight() {
-        for health in [Health::default(), counts(1000, 0), counts(100, 10), counts(0, 0), times(500, 999), times(5, 150)] {
+        for health in
+            [Health::default(), counts(1000, 0), counts(100, 10), counts(0, 0), times(500, 999), times(5, 150)]
+        {
             is(health, 0, 1.0);
         }
     }
@@ -117,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_first_token_later_than_twice_the_usual_lowers_it_too() {
-        let table = [(times(500, 1000), 1.0), (times(500, 1500), 0.525), (times(500, 2000), 0.05), (times(5, 300), 0.525)];
+        let table =
+            [(times(500, 1000), 1.0), (times(500, 1500), 0.525), (times(500, 2000), 0.05), (times(5, 300), 0.525)];
         for (health, expected) in table {
             is(health, 0, expected);
         }

@@ -8,6 +8,7 @@ mod state {
     mod cost;
     mod credit;
     mod declare;
+    mod endpoints;
     mod health;
     mod line;
     mod made;

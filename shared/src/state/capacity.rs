@@ -9,9 +9,9 @@ use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
-use crate::ids::{BucketName, ConnectionId, ConversationHash, GroupId, ModelName, RequestId};
+use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName, RequestId};
 
-pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, Unlock, Unlocked};
+pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, ToldLimit, Unlock, Unlocked};
 
 mod outcome;
 
@@ -60,7 +60,7 @@ pub struct Pin {
 pub struct Candidate {
     /// The connection.
     pub connection: ConnectionId,
-    /// The model whose cooldown counts.
+    /// The model whose cooldown counts; in a pool `pool/model`.
     pub model: ModelName,
     /// The bucket whose lock counts.
     pub bucket: BucketName,
@@ -70,6 +70,8 @@ pub struct Candidate {
     pub rpm: Option<u32>,
     /// Stands for the credential (never the credential itself): an `auth` lock set under another mark is void.
     pub credential_mark: Arc<str>,
+    /// The endpoints whose cooldowns count, in their order. Empty: its one endpoint has none, or none is to be looked at.
+    pub endpoints: Vec<EndpointId>,
 }
 
 /// What `acquire` answers.
@@ -85,6 +87,8 @@ pub enum Acquire {
         expires_ms: i64,
         /// Whether it is the one probe of a closed rung.
         probe: Probe,
+        /// Which of the candidate's endpoints to call: the first that does not cool.
+        endpoint: usize,
     },
     /// The preferred connection is only full, and the caller stands in its line; the others were not looked at.
     Pinned {
@@ -131,6 +135,11 @@ pub enum RungState {
     /// We lost trust after failures.
     Cooling {
         /// Until it lets a probe through.
+        wait: Duration,
+    },
+    /// Each of its endpoints cools.
+    Endpoints {
+        /// Until one of them lets a probe through.
         wait: Duration,
     },
     /// Someone else's probe is under way.
@@ -205,9 +214,7 @@ impl Store {
         let (held, preferred) = self.look_ahead(ask).await?;
         if let (None, Some(index)) = (held, preferred) {
             match self.acquire_chunk(ask, &ask.candidates[index..=index]).await? {
-                Acquire::Acquired { begun_ms, expires_ms, probe, .. } => {
-                    return self.acquired_of_many(ask, Acquire::Acquired { index, begun_ms, expires_ms, probe }).await;
-                }
+                acquired @ Acquire::Acquired { .. } => return self.acquired_of_many(ask, acquired.at(index)).await,
                 pinned @ Acquire::Pinned { .. } => return Ok(pinned),
                 Acquire::Full { .. } | Acquire::Closed { .. } => {}
             }
@@ -216,9 +223,8 @@ impl Store {
         let mut merged: Option<Acquire> = None;
         for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
             let answer = self.acquire_chunk(ask, candidates).await?;
-            if let Acquire::Acquired { index, begun_ms, expires_ms, probe } = answer {
-                let index = chunk * CANDIDATES_MAX + index;
-                return self.acquired_of_many(ask, Acquire::Acquired { index, begun_ms, expires_ms, probe }).await;
+            if let Acquire::Acquired { index, .. } = answer {
+                return self.acquired_of_many(ask, answer.at(chunk * CANDIDATES_MAX + index)).await;
             }
             if let Acquire::Pinned { .. } = answer {
                 return Ok(answer);
@@ -266,7 +272,8 @@ impl Store {
         let lease = ask.lease.to_string();
         let member = self.member(&ask.lease.request);
         let mut keys = Vec::with_capacity(candidates.len() * 7 + 1);
-        let mut args = Vec::with_capacity(7 + candidates.len() * 3);
+        let mut args = Vec::with_capacity(7 + candidates.len() * 4);
+        let mut endpoints = Vec::new();
         args.extend([
             Arg::Text(&lease),
             Arg::Text(&member),
@@ -289,8 +296,12 @@ impl Store {
                 Arg::Int(candidate.max_concurrent.map_or(-1, i64::from)),
                 Arg::Int(candidate.rpm.map_or(-1, i64::from)),
                 Arg::Text(&candidate.credential_mark),
+                Arg::Int(i64::try_from(candidate.endpoints.len()).unwrap_or(i64::MAX)),
             ]);
+            endpoints
+                .extend(candidate.endpoints.iter().map(|endpoint| connection.endpoint(endpoint, &candidate.model)));
         }
+        keys.extend(endpoints);
         keys.extend(ask.pin.as_ref().map(|pin| group.pin(pin.conversation)));
         let names = ask.pin.as_ref().map_or_else(String::new, |pin| pin.names(candidates));
         let patience = ask.pin.as_ref().map_or(Duration::ZERO, |pin| pin.patience);
@@ -328,6 +339,7 @@ impl Acquire {
                 begun_ms: reply.int()?,
                 expires_ms: reply.int()?,
                 probe: if reply.int()? == 1 { Probe::Yes } else { Probe::No },
+                endpoint: reply.count()? as usize,
             },
             "pinned" => Self::Pinned { position: reply.count()? },
             "full" => Self::Full {
@@ -338,6 +350,14 @@ impl Acquire {
             "closed" => Self::Closed { wait: reply.wait()?, states: RungState::read_all(&mut reply)? },
             _ => return Err(reply.unknown(&tag)),
         })
+    }
+
+    /// The same slot, at this place among more candidates.
+    fn at(mut self, place: usize) -> Self {
+        if let Self::Acquired { index, .. } = &mut self {
+            *index = place;
+        }
+        self
     }
 
     /// Two refusals as one: the states in a row, the soonest wait, the best place.
@@ -390,6 +410,7 @@ impl RungState {
         let wait = reply.wait()?;
         Ok(match word.as_str() {
             "cooling" => Self::Cooling { wait },
+            "endpoints" => Self::Endpoints { wait },
             "probing_limits" => Self::Probing { wait, of: ProbeOf::Limits },
             "probing_failures" => Self::Probing { wait, of: ProbeOf::Failures },
             "full" => Self::Full,

@@ -2,7 +2,10 @@
 //!
 //! Everything one script touches shares a hash tag: `{a:ACCOUNT}` or `{g:GROUP}`. Ids hold none of `:`, `{`, `}`.
 
-use crate::ids::{AccountId, BucketName, ConnectionId, ConversationHash, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
+use crate::ids::{
+    AccountId, BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId,
+    SecretHash,
+};
 
 /// The longest id of a call that is part of a key as it stands.
 const CALL_MAX: usize = 64;
@@ -221,5 +224,15 @@ impl ConnectionKeys {
     /// Hash: the cooldown of one model.
     pub fn cooldown(&self, model: &ModelName) -> String {
         format!("{}:model:{model}:cooldown", self.base)
+    }
+
+    /// Hash: the cooldown of one model at one endpoint.
+    pub fn endpoint(&self, endpoint: &EndpointId, model: &ModelName) -> String {
+        format!("{}:endpoint:{endpoint}:model:{model}:cooldown", self.base)
+    }
+
+    /// Hash: what the upstream told of the limits of one bucket.
+    pub fn quota(&self, bucket: &BucketName) -> String {
+        format!("{}:bucket:{bucket}:quota", self.base)
     }
 }

@@ -22,7 +22,8 @@ pub const ADMIT: &str = assemble!("", ["clock", "window", "line"], "admit");
 /// `acquire` as it is sent.
 pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "closures", "pins"], "acquire");
 /// `record` as it is sent.
-pub const RECORD: &str = assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "pins"], "record");
+pub const RECORD: &str =
+    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "quota", "pins"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.

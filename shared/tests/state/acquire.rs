@@ -31,7 +31,10 @@ async fn the_first_free_candidate_in_the_given_order_is_taken() {
     let table = Table::new().await;
     let both = [slots("a", 1), slots("b", 1)];
     let first = table.acquire("q1", &both).await;
-    assert_eq!(first, Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No });
+    assert_eq!(
+        first,
+        Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No, endpoint: 0 }
+    );
     assert_eq!(taken(&table.acquire("q2", &both).await), Some(1));
     assert_eq!(table.acquire("q3", &both).await, full(None, 2));
 }
@@ -136,7 +139,13 @@ async fn when_a_lock_ends_exactly_one_probe_is_let_through_and_the_others_wait_f
     assert_eq!(taken(&table.acquire("q1", from_ref(&a)).await), None);
     table.at(5_000).await;
     let ask = table.acquire_ask("q1", from_ref(&a));
-    let probe = Acquire::Acquired { index: 0, begun_ms: START + 5_000, expires_ms: START + 20_000, probe: Probe::Yes };
+    let probe = Acquire::Acquired {
+        index: 0,
+        begun_ms: START + 5_000,
+        expires_ms: START + 20_000,
+        probe: Probe::Yes,
+        endpoint: 0,
+    };
     for replica in 0..3 {
         assert_eq!(table.stores[replica].acquire(&ask).await.unwrap(), probe, "the same lease, the same answer");
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use shared::state::scripts;
 
-const SNIPPETS: [&str; 6] = ["clock", "window", "line", "closures", "health", "pins"];
+const SNIPPETS: [&str; 7] = ["clock", "window", "line", "closures", "health", "quota", "pins"];
 
 struct Script {
     name: &'static str,
@@ -71,7 +71,7 @@ fn tags(text: &str) -> BTreeSet<String> {
 #[test]
 fn a_header_names_exactly_the_keys_and_arguments_the_body_uses() {
     // Where a body walks through several candidates, these are not arguments of their own.
-    let walked = ["o+4", "o+6", "o+7", "k+i", "i", "6+other*3"];
+    let walked = ["o+4", "o+6", "o+7", "k+i", "i", "e+i", "e+endpoint+1", "6+other*4", "9+index*4"];
     for script in &SCRIPTS {
         let (header, body) = parts(script);
         for name in ["KEYS", "ARGV"] {

@@ -34,6 +34,8 @@ struct Game<'a> {
     group: Group,
     /// When each attempt began, as its caller was told.
     begun: BTreeMap<String, i64>,
+    /// Which endpoint each attempt was told to call.
+    endpoints: BTreeMap<String, usize>,
     /// How often each request number was used before.
     generations: [u32; 7],
 }
@@ -51,7 +53,16 @@ impl<'a> Game<'a> {
         };
         table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
         let (account, group) = (Account::new(&rules), Group::new(&rules));
-        Self { table, rules, us: 0, account, group, begun: BTreeMap::new(), generations: [0; 7] }
+        Self {
+            table,
+            rules,
+            us: 0,
+            account,
+            group,
+            begun: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            generations: [0; 7],
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -64,7 +75,13 @@ impl<'a> Game<'a> {
 
     fn candidate(&self, number: usize, credential: u8) -> Candidate {
         let (max_concurrent, rpm) = self.rules.connections[number];
-        Candidate { max_concurrent, rpm, credential_mark: credential_mark(credential), ..open(&format!("c{number}")) }
+        Candidate {
+            max_concurrent,
+            rpm,
+            credential_mark: credential_mark(credential),
+            endpoints: (0..group::endpoints_of(number)).map(endpoint).collect(),
+            ..open(&format!("c{number}"))
+        }
     }
 
     async fn play(&mut self, op: Op) -> Result<(), TestCaseError> {
@@ -239,8 +256,9 @@ impl<'a> Game<'a> {
             let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential, pin };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
-            if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
+            if let shared::state::capacity::Acquire::Acquired { begun_ms, endpoint, .. } = answer {
                 self.begun.insert(lease.to_string(), begun_ms);
+                self.endpoints.insert(lease.to_string(), endpoint);
             }
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -258,8 +276,11 @@ impl<'a> Game<'a> {
     ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
+        // A stray word may name an endpoint that the connection has not.
+        let number = self.endpoints.get(&lease.to_string()).copied().unwrap_or(0) % 2;
         let ask = RecordAsk {
             lease: lease.clone(),
+            endpoint: at.endpoints.get(number).cloned(),
             max_lock: self.rules.max_lock,
             siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
             pin: pin.map(conversation),
@@ -272,7 +293,7 @@ impl<'a> Game<'a> {
             let answer = self.store(call).record(&ask).await.unwrap();
             prop_assert_eq!(
                 &answer,
-                &self.group.record(&lease.to_string(), connection, &mark, begun_ms, self.now_ms())
+                &self.group.record(&lease.to_string(), (connection, number), &mark, begun_ms, self.now_ms())
             );
             if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
                 self.group.bind(conversation, connection);

@@ -69,7 +69,8 @@ async fn a_pin_is_given_up_at_once_for_a_lock_and_comes_back_with_it() {
     let both = [open("a"), open("b")];
     end(&table, "q1", &both[1], SUCCESS).await;
     table.at(1).await;
-    end(&table, "q2", &both[1], Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Told(secs(9)) }).await;
+    end(&table, "q2", &both[1], Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Told(secs(9)) })
+        .await;
     assert_eq!(index(&ask(&table, "locked", &both, patient(60_000)).await), 0);
     table.at(9_001).await;
     assert_eq!(index(&ask(&table, "open", &both, patient(60_000)).await), 1, "nobody else was bound meanwhile");

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use shared::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
+use shared::ids::{
+    AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
+};
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
@@ -218,6 +220,8 @@ impl Table {
             mark,
             jitter_percent: 100,
             max_lock: MAX_LOCK,
+            endpoint: None,
+            told: Vec::new(),
             siblings: Vec::new(),
             pin: None,
         }
@@ -260,6 +264,10 @@ pub(super) fn connection(name: &str) -> ConnectionId {
     ConnectionId::parse(name).unwrap()
 }
 
+pub(super) fn endpoint(number: usize) -> EndpointId {
+    EndpointId::parse(&format!("e{number}")).unwrap()
+}
+
 pub(super) fn nanos(amount: i64) -> NanoDollars {
     NanoDollars::new(amount).unwrap()
 }
@@ -281,6 +289,7 @@ pub(super) fn open(name: &str) -> Candidate {
         max_concurrent: None,
         rpm: None,
         credential_mark: "c1".into(),
+        endpoints: Vec::new(),
     }
 }
 

@@ -158,7 +158,8 @@ pub(super) fn add_tools(hash: &mut Sha256, tools: &RawValue) {
         if let Some(function) = tool.function {
             add_named(hash, function);
         }
-        let declared = tool.function_declarations.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok());
+        let declared =
+            tool.function_declarations.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok());
         declared.into_iter().flatten().for_each(|function| add_named(hash, function));
     }
 }

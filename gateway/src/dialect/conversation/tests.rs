@@ -8,9 +8,9 @@ use super::*;
 const NONE: [(&str, &str); 0] = [];
 
 fn shown(headers: &[(&str, &str)], body: &Value) -> Option<Shown> {
-    let headers = headers.iter().map(|(name, value)| {
-        (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
-    });
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap()));
     read(&headers.collect(), body.to_string().as_bytes())
 }
 
@@ -152,7 +152,9 @@ fn a_conversation_that_nobody_names_is_known_by_its_opening_over_all_its_turns()
             body = go_on(body);
             assert_eq!(shown(&NONE, &body), Some(Shown { stage: Stage::GoesOn, ..first }), "{place}");
         }
-        for (other, what) in [(&openings("be rude", "hello")[place], "system"), (&openings("be kind", "bye")[place], "user")] {
+        for (other, what) in
+            [(&openings("be rude", "hello")[place], "system"), (&openings("be kind", "bye")[place], "user")]
+        {
             assert_ne!(mark(&NONE, other), first.mark, "{place}: {what}");
         }
         let mut tools = openings("be kind", "hello")[place].clone();
@@ -214,9 +216,15 @@ fn names_that_are_empty_too_long_or_no_text_are_none() {
 
 #[test]
 fn a_body_that_opens_nothing_shows_no_conversation() {
-    for body in [json!({}), json!([]), json!({"messages": []}), json!({"messages": null}), json!({"messages": 7}),
-        json!({"input": ["a"]}), json!({"contents": [{"role": "model", "parts": []}]})]
-    {
+    for body in [
+        json!({}),
+        json!([]),
+        json!({"messages": []}),
+        json!({"messages": null}),
+        json!({"messages": 7}),
+        json!({"input": ["a"]}),
+        json!({"contents": [{"role": "model", "parts": []}]}),
+    ] {
         assert_eq!(shown(&NONE, &body), None, "{body}");
     }
 }

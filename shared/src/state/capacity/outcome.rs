@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CANDIDATES_MAX, LeaseId, LockCause};
-use crate::ids::{BucketName, ConnectionId, ConversationHash, GroupId, ModelName};
+use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName};
 use crate::state::Store;
 use crate::state::link::StateError;
 use crate::state::reply::{Reply, ms};
@@ -18,7 +18,7 @@ pub struct RecordAsk {
     pub group: GroupId,
     /// The connection that was acquired.
     pub connection: ConnectionId,
-    /// Its model.
+    /// Its model, as in the [`Candidate`](super::Candidate).
     pub model: ModelName,
     /// Its bucket.
     pub bucket: BucketName,
@@ -32,6 +32,10 @@ pub struct RecordAsk {
     pub jitter_percent: u8,
     /// As in [`AcquireAsk`](super::AcquireAsk).
     pub max_lock: Duration,
+    /// The endpoint that was called, where endpoints have cooldowns: a success clears its own.
+    pub endpoint: Option<EndpointId>,
+    /// What the upstream told of its limits; kept beside the bucket's locks.
+    pub told: Vec<ToldLimit>,
     /// Where else the model is served at the same step, at most [`SIBLINGS_MAX`]. Only a failure looks at them: if none is
     /// usable at that moment, the connection counts as [`Sole::Yes`], for the last one of a group must not be taken away.
     pub siblings: Vec<Sibling>,
@@ -49,6 +53,19 @@ pub struct Sibling {
     pub connection: ConnectionId,
     /// The bucket of the model there.
     pub bucket: BucketName,
+}
+
+/// What an upstream told of one of its limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldLimit {
+    /// What it counts, in the upstream's words: `requests`, `input-tokens`, `5h`.
+    pub name: String,
+    /// The most there can be; 10,000 where shares are told.
+    pub limit: Option<u64>,
+    /// What is left.
+    pub remaining: Option<u64>,
+    /// Until it starts afresh.
+    pub resets_in: Option<Duration>,
 }
 
 /// What the outcome of an attempt means for others.
@@ -83,6 +100,11 @@ pub enum Mark {
     Failure {
         /// Whether there is another connection to go to.
         sole: Sole,
+    },
+    /// The endpoint failed: it rests for the model, the connection's other endpoints do not.
+    Endpoint {
+        /// For how long.
+        rest: Duration,
     },
 }
 
@@ -154,6 +176,11 @@ impl Store {
             connection.waiters(),
             connection.alive(),
             connection.health(),
+            match &ask.endpoint {
+                Some(endpoint) => connection.endpoint(endpoint, &ask.model),
+                None => connection.cooldown(&ask.model),
+            },
+            connection.quota(&ask.bucket),
         ];
         if matches!(ask.mark, Mark::Failure { .. }) {
             for sibling in ask.siblings.iter().take(SIBLINGS_MAX) {
@@ -169,7 +196,7 @@ impl Store {
         keys.extend(bound.map(|conversation| group.pin(conversation)));
         let lease = ask.lease.to_string();
         let mark = MarkArgs::of(&ask.mark);
-        let args = [
+        let mut args = vec![
             Arg::Text(&lease),
             Arg::Text(mark.word),
             Arg::Int(ask.begun_ms),
@@ -183,6 +210,15 @@ impl Store {
             Arg::Int(mark.first_token_ms),
             Arg::Text(bound.map_or("", |_| ask.connection.as_str())),
         ];
+        for told in &ask.told {
+            let count = |count: Option<u64>| Arg::Int(count.and_then(|count| i64::try_from(count).ok()).unwrap_or(-1));
+            args.extend([
+                Arg::Text(&told.name),
+                count(told.limit),
+                count(told.remaining),
+                Arg::Int(told.resets_in.map_or(-1, ms)),
+            ]);
+        }
         Record::read_with_health(self.link.run(&self.scripts.record, &keys, &args).await?)
     }
 
@@ -233,6 +269,8 @@ impl<'a> MarkArgs<'a> {
                 credential: credential_mark,
                 ..plain("lock_connection")
             },
+            // A rest without length would end before it began.
+            Mark::Endpoint { rest } => Self { length_ms: ms(*rest).max(1), ..plain("endpoint") },
             Mark::Failure { sole: Sole::Yes } => Self { sole: "sole", ..plain("failure") },
             Mark::Failure { sole: Sole::No } => Self { sole: "others", ..plain("failure") },
         }

@@ -48,6 +48,8 @@ struct Connection {
     rpm: Option<u32>,
     /// Of the connection, its bucket, its model.
     closures: [Closure; 3],
+    /// Cooldowns of its endpoints, if they have any.
+    endpoints: Vec<Closure>,
     /// Lapsed ones included, until they are reaped.
     leases: BTreeMap<String, i64>,
     window: Window,
@@ -154,6 +156,13 @@ impl Closure {
         self.count = None;
     }
 
+    fn rest(&mut self, now: i64, begun: i64, rest: std::time::Duration) {
+        if self.set_at.is_none_or(|set_at| begun > set_at) {
+            let end = now + i64::try_from(rest.as_millis()).unwrap();
+            self.close(now, self.end.unwrap_or(0).max(end), self.level);
+        }
+    }
+
     fn succeed(&mut self, now: i64, begun: i64) {
         if self.end.is_some() && self.set_at.is_some_and(|set_at| begun > set_at) {
             self.end = None;
@@ -193,6 +202,21 @@ impl Connection {
         worst.map_or(Ok(due), |(_, state)| Err(state))
     }
 
+    /// The first endpoint that is open or due for a probe; 0 where endpoints have no cooldowns.
+    fn endpoint(&self, now: i64, max_lock: i64) -> Result<(usize, bool), RungState> {
+        let mut soonest: Option<i64> = None;
+        for (number, closure) in self.endpoints.iter().enumerate() {
+            match closure.state(now, max_lock, None) {
+                State::Open => return Ok((number, false)),
+                State::Due => return Ok((number, true)),
+                State::Closed(wait) | State::Probing(wait) => {
+                    soonest = Some(soonest.map_or(wait, |other| other.min(wait)));
+                }
+            }
+        }
+        soonest.map_or(Ok((0, false)), |wait| Err(RungState::Endpoints { wait: ms(wait) }))
+    }
+
     /// Why an open one has no room.
     fn room(&mut self, now: i64, ahead: usize) -> Result<(), RungState> {
         let full = |leases: &BTreeMap<String, i64>| self.cap.is_some_and(|cap| leases.len() + ahead >= cap as usize);
@@ -213,16 +237,18 @@ impl Connection {
 
 impl Group {
     pub(super) fn new(rules: &Rules) -> Self {
-        let connection = |(cap, rpm): &(Option<u32>, Option<u32>)| Connection {
+        let connection = |(number, (cap, rpm)): (usize, &(Option<u32>, Option<u32>))| Connection {
             cap: *cap,
             rpm: *rpm,
             closures: Default::default(),
+            endpoints: vec![Closure::default(); endpoints_of(number)],
             leases: BTreeMap::new(),
             window: Window::default(),
             line: Line::default(),
         };
         let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
-        Self { connections: rules.connections.iter().map(connection).collect(), max_lock, pins: BTreeMap::new() }
+        let connections = rules.connections.iter().enumerate().map(connection).collect();
+        Self { connections, max_lock, pins: BTreeMap::new() }
     }
 
     /// All leases that were not given back or reaped, with the numbers of their connections.
@@ -238,8 +264,13 @@ impl Group {
             let connection = &self.connections[*number];
             if let Some(expires_ms) = connection.leases.get(&ask.lease).copied() {
                 let is_probe = |closure: &Closure| closure.probe.as_ref().is_some_and(|(_, id)| *id == ask.lease);
-                let probe = if connection.closures.iter().any(is_probe) { Probe::Yes } else { Probe::No };
-                return (Acquire::Acquired { index, begun_ms: expires_ms - 15_000, expires_ms, probe }, false);
+                let probed = connection.endpoints.iter().position(is_probe);
+                let probes = probed.is_some() || connection.closures.iter().any(is_probe);
+                let probe = if probes { Probe::Yes } else { Probe::No };
+                let again = || connection.endpoint(now, self.max_lock).map_or(0, |(number, _)| number);
+                let endpoint = probed.unwrap_or_else(again);
+                let begun_ms = expires_ms - 15_000;
+                return (Acquire::Acquired { index, begun_ms, expires_ms, probe, endpoint }, false);
             }
         }
         let mark = credential_mark(ask.credential);
@@ -250,12 +281,16 @@ impl Group {
         turns.sort_by_key(|(_, number)| preferred.is_none_or(|(pinned, _)| pinned != **number));
         for (index, number) in turns {
             let connection = &mut self.connections[*number];
-            let state = match connection.rung(now, self.max_lock, Some(&mark)) {
+            let open = connection.rung(now, self.max_lock, Some(&mark)).and_then(|due| {
+                let (endpoint, probes) = connection.endpoint(now, self.max_lock)?;
+                Ok((due || probes, endpoint))
+            });
+            let state = match open {
                 Err(closed) => closed,
-                Ok(due) => {
+                Ok((due, endpoint)) => {
                     let (ahead, _) = connection.line.ahead(&ask.member, now);
                     match connection.room(now, ahead) {
-                        Ok(()) => return (self.take(ask, (index, *number), due, us), true),
+                        Ok(()) => return (self.take(ask, (index, *number), (due, endpoint), us), true),
                         Err(full) => {
                             let wait = wait_of(&full).unwrap_or_default();
                             if preferred.is_some_and(|(pinned, most)| pinned == *number && wait < millis(most)) {
@@ -279,7 +314,7 @@ impl Group {
         (Acquire::Full { wait, position, states }, false)
     }
 
-    fn take(&mut self, ask: &Ask, (index, number): (usize, usize), due: bool, us: i64) -> Acquire {
+    fn take(&mut self, ask: &Ask, (index, number): (usize, usize), (due, endpoint): (bool, usize), us: i64) -> Acquire {
         let now = START + us / 1000;
         let mark = credential_mark(ask.credential);
         let connection = &mut self.connections[number];
@@ -290,9 +325,14 @@ impl Group {
                 closure.probe = Some((now + 15_000, ask.lease.clone()));
             }
         }
+        if let Some(closure) = connection.endpoints.get_mut(endpoint)
+            && closure.state(now, self.max_lock, None) == State::Due
+        {
+            closure.probe = Some((now + 15_000, ask.lease.clone()));
+        }
         self.leave(&ask.member);
         let probe = if due { Probe::Yes } else { Probe::No };
-        Acquire::Acquired { index, begun_ms: now, expires_ms: now + 15_000, probe }
+        Acquire::Acquired { index, begun_ms: now, expires_ms: now + 15_000, probe, endpoint }
     }
 
     fn stand(&mut self, ask: &Ask, full: &[(usize, usize, RungState)], now: i64) -> Option<u32> {
@@ -325,7 +365,9 @@ impl Group {
         self.pins.insert(conversation, number);
     }
 
-    pub(super) fn record(&mut self, lease: &str, number: usize, mark: &Mark, begun: i64, now: i64) -> Record {
+    /// `at`: the connection, and which of its endpoints was called.
+    pub(super) fn record(&mut self, lease: &str, at: (usize, usize), mark: &Mark, begun: i64, now: i64) -> Record {
+        let (number, endpoint) = at;
         let connection = &mut self.connections[number];
         let held = if *mark == Mark::Committed {
             connection.leases.contains_key(lease)
@@ -336,12 +378,14 @@ impl Group {
             return Record::Already;
         }
         let [lock, bucket, cooldown] = &mut connection.closures;
+        let endpoint = connection.endpoints.get_mut(endpoint);
         match mark {
             Mark::Nothing => {}
             Mark::Committed | Mark::Success { .. } => {
                 for closure in [&mut *lock, &mut *bucket, &mut *cooldown] {
                     closure.succeed(now, begun);
                 }
+                endpoint.into_iter().for_each(|closure| closure.succeed(now, begun));
                 if let (Mark::Success { .. }, Some((_, oks, since))) = (mark, &mut cooldown.count)
                     && now - *since < MINUTE
                 {
@@ -353,9 +397,11 @@ impl Group {
                 lock.lock(now, begun, *cause, *length, credential_mark);
             }
             Mark::Failure { sole } => cooldown.fail(now, begun, *sole),
+            // Without endpoints it is the model's own cooldown that rests.
+            Mark::Endpoint { rest } => endpoint.unwrap_or(cooldown).rest(now, begun, *rest),
         }
         if !matches!(mark, Mark::Failure { .. } | Mark::Committed | Mark::Success { .. }) {
-            for closure in &mut connection.closures {
+            for closure in connection.closures.iter_mut().chain(&mut connection.endpoints) {
                 closure.probe = closure.probe.take().filter(|(_, id)| id != lease);
             }
         }
@@ -385,7 +431,7 @@ impl Group {
             all.extend(connection.leases.values().copied());
             all.extend(connection.window.boundaries());
             all.extend(connection.line.boundaries());
-            for closure in &connection.closures {
+            for closure in connection.closures.iter().chain(&connection.endpoints) {
                 all.extend(closure.end);
                 all.extend(closure.set_at.map(|set_at| set_at + self.max_lock));
                 all.extend(closure.probe.as_ref().map(|(end, _)| *end));
@@ -397,11 +443,17 @@ impl Group {
     }
 }
 
+/// Every other connection has two endpoints with cooldowns.
+pub(super) fn endpoints_of(number: usize) -> usize {
+    if number % 2 == 1 { 2 } else { 0 }
+}
+
 fn wait_of(state: &RungState) -> Option<std::time::Duration> {
     match state {
         RungState::Full => None,
         RungState::Locked { wait, .. }
         | RungState::Cooling { wait }
+        | RungState::Endpoints { wait }
         | RungState::Probing { wait, .. }
         | RungState::OverRate { wait } => Some(*wait),
     }

@@ -144,6 +144,7 @@ fn mark() -> impl Strategy<Value = Mark> {
         2 => Just(Mark::Committed),
         4 => Just(Mark::Success { first_token: None }),
         6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
+        3 => prop_oneof![Just(1), Just(10), Just(60)].prop_map(|s| Mark::Endpoint { rest: secs(s) }),
         2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
         2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
             Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
@@ -161,7 +162,11 @@ fn pick() -> impl Strategy<Value = Pick> {
 fn pin() -> impl Strategy<Value = Option<PinOp>> {
     let patience = prop_oneof![Just(0), Just(1), Just(1_000), Just(59_999), Just(60_000)];
     let pin = (0..2_u8, patience, prop::option::weighted(0.2, 0..3_usize));
-    prop::option::of(pin.prop_map(|(conversation, patience_ms, given_up)| PinOp { conversation, patience_ms, given_up }))
+    prop::option::of(pin.prop_map(|(conversation, patience_ms, given_up)| PinOp {
+        conversation,
+        patience_ms,
+        given_up,
+    }))
 }
 
 pub(super) fn op() -> impl Strategy<Value = Op> {
