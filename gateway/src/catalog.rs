@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use http::header::AUTHORIZATION;
@@ -28,6 +29,9 @@ const MARK_DIGITS: usize = 8;
 /// Shorter secrets would take words out of texts that have nothing to do with them.
 const SECRET_MIN: usize = 4;
 
+/// For groups that the file does not name, as the default of those that it does.
+const PIN_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The bucket of a connection whose models all share one quota.
 const ACCOUNT_BUCKET: &str = "account";
 
@@ -44,6 +48,7 @@ pub struct Catalog {
     pub images: config::Images,
     models: HashMap<ModelName, Arc<Model>>,
     orders: HashMap<GroupId, Order>,
+    pin_patience: HashMap<GroupId, Duration>,
 }
 
 /// A model that callers may name.
@@ -143,6 +148,7 @@ impl Catalog {
             timeouts: config.timeouts.clone(),
             images: config.images.clone(),
             models,
+            pin_patience: config.groups.iter().map(|(id, group)| (id.clone(), group.pin_patience)).collect(),
             orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
         })
     }
@@ -157,6 +163,11 @@ impl Catalog {
     /// The model of this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         self.models.get(name)
+    }
+
+    /// How long a conversation waits for its own connection of a group before it takes another.
+    pub fn pin_patience(&self, group: &GroupId) -> Duration {
+        self.pin_patience.get(group).copied().unwrap_or(PIN_PATIENCE)
     }
 
     /// How the rungs of a group are offered.

@@ -15,6 +15,7 @@ use tracing::Instrument as _;
 use crate::app::Shared;
 use crate::catalog::{Catalog, Model};
 use crate::dialect::Dialect;
+use crate::dialect::conversation as signals;
 use crate::dialect::wanted::{Entry, WORDS, Wanted};
 use crate::error::{BadRequest, Fault, Refusal};
 use crate::ingress::{self, BodyError};
@@ -23,8 +24,10 @@ use crate::metrics::{KindLabel, RequestLabels};
 pub mod admit;
 pub mod attempt;
 pub mod authenticate;
+pub mod bound;
 pub mod climb;
 pub mod commit;
+pub mod conversation;
 pub mod held;
 pub mod journey;
 pub mod memory;
@@ -40,7 +43,9 @@ pub mod tally;
 use admit::{Admission, Asked};
 use attempt::Exchange;
 use authenticate::{Known, Read, authenticate, authenticate_again};
+use bound::{Tie, tie};
 use climb::Climb;
+use conversation::Conversation;
 use journey::Journey;
 use memory::Memory;
 use pictures::Pictures;
@@ -150,8 +155,12 @@ async fn stages(
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
-    let memory = Memory::new(app.store.clone(), known.caller.account.clone());
-    let (ladder, mut open) = admitted(app, catalog, known, Wish { wanted: &wanted, model, gone }, journey).await?;
+    let account = known.caller.account.clone();
+    let memory = Memory::new(app.store.clone(), account.clone());
+    let conversation = Conversation::new(&wanted, &account, &model.name);
+    let tie = tie(&app.store, &wanted, &account).await.map_err(|error| admit::unanswered(app, &error))?;
+    let wish = Wish { wanted: &wanted, model, tie: &tie, gone };
+    let (ladder, mut open) = admitted(app, catalog, known, wish, journey).await?;
     let deadline = journey.started + catalog.timeouts.total;
     let id = journey.request.clone();
     let (client, timeouts) = (&app.upstream, &catalog.timeouts);
@@ -159,13 +168,18 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
+    let climbed =
+        climb::climb(Climb { app, catalog, ladder: &ladder, conversation: &conversation, exchange }, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
         Ok(mut answered) => {
             if let attempt::Body::Whole(answer) = &mut answered.committed.body {
-                memory.keep(&std::mem::take(&mut answer.kept), &answered.rung.serving.connection).await;
+                let connection = &answered.rung.serving.connection;
+                memory.keep(&std::mem::take(&mut answer.kept), connection).await;
+                if let Some(id) = answer.made.take() {
+                    memory.made(&id, connection).await;
+                }
             }
             let cut = app.cut.clone();
             let ends = Ends {
@@ -192,6 +206,7 @@ async fn stages(
 struct Wish<'a> {
     wanted: &'a Wanted,
     model: &'a Arc<Model>,
+    tie: &'a Tie,
     gone: &'a CancellationToken,
 }
 
@@ -204,7 +219,14 @@ async fn admitted(
     journey: &mut Journey,
 ) -> Result<(Ladder, Box<Open>), Fall> {
     for _ in 0..LOOK_UPS_MAX {
-        let ladder = plan::plan(catalog, means(&known), wish.model);
+        let ladder = match wish.tie.hold(plan::plan(catalog, means(&known), wish.model), wish.wanted) {
+            Ok(ladder) => ladder,
+            Err(_) if known.read == Read::Before => {
+                known = authenticate_again(&app.callers, known).await?;
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
         let asked = Asked { wanted: wish.wanted, model: wish.model, ladder: &ladder, gone: wish.gone };
         match admit::admit(app, &known, asked, journey).await? {
             Admission::Admitted(open) => return Ok((ladder, open)),
@@ -244,6 +266,11 @@ async fn read(
     for name in WORDS {
         if let Some(value) = headers.get(name) {
             entry.words.insert(name, value.clone());
+        }
+    }
+    for name in signals::HEADERS {
+        if let Some(value) = headers.get(name) {
+            entry.signals.insert(name, value.clone());
         }
     }
     Wanted::read(entry, body).map_err(Refusal::BadRequest)

@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn both_fade_by_themselves() {
         let failing = counts(0, 20);
-        for (age_s, expected) in [(0, 0.05), (30, 0.05), (60, 0.10), (120, 0.90), (180, 1.0)] {
+        for (age_s, expected) in [(0, 0.05), (60, 0.05), (90, 0.32), (120, 0.67), (150, 0.92), (180, 1.0)] {
             is(failing, age_s, expected);
         }
         let slow = times(500, 4500);

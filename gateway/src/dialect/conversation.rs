@@ -148,7 +148,7 @@ fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// A text, or an object that has an id.
-fn id(raw: &RawValue) -> Option<Cow<'_, str>> {
+pub(super) fn id(raw: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Object<'a> {
         #[serde(borrow)]

@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 use super::Fall;
 use super::admit::FALLBACK;
 use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
+use super::conversation::Conversation;
 use super::held::Held;
 use super::journey::{Journey, Tried};
 use super::offer::offer;
@@ -47,6 +48,8 @@ pub struct Climb<'a> {
     pub catalog: &'a Catalog,
     /// The ladder.
     pub ladder: &'a Ladder,
+    /// The conversation it belongs to.
+    pub conversation: &'a Conversation<'a>,
     /// How rungs are called.
     pub exchange: Exchange<'a>,
 }
@@ -73,6 +76,8 @@ struct Walk<'a> {
     calls: Vec<&'a Step>,
     /// Time stood in lines, over all steps.
     stood: Duration,
+    /// That of it which was stood for preferred connections alone.
+    stood_alone: Duration,
     /// The failure of the most preferred rung that was really tried, and the rank of its step.
     first: Option<(usize, Failure, Owner)>,
     /// True while nothing but rate limits and billing stood in the way.
@@ -95,6 +100,7 @@ enum Line {
 pub async fn climb(climb: Climb<'_>, journey: &mut Journey) -> Result<Box<Answered>, Fall> {
     let mut walk = Walk {
         stood: Duration::ZERO,
+        stood_alone: Duration::ZERO,
         climb,
         journey,
         leases: 0,
@@ -280,7 +286,7 @@ impl<'a> Walk<'a> {
             RungState::Locked { cause, .. } => *cause != LockCause::Auth,
             RungState::Full | RungState::OverRate { .. } => true,
             RungState::Probing { of, .. } => *of == ProbeOf::Limits,
-            RungState::Cooling { .. } => false,
+            RungState::Cooling { .. } | RungState::Endpoints { .. } => false,
         });
     }
 

@@ -122,6 +122,15 @@ impl Ladder {
         names
     }
 
+    /// The rungs of one connection only.
+    pub fn only(mut self, connection: &ConnectionId) -> Self {
+        for step in &mut self.steps {
+            step.rungs.retain(|rung| rung.serving.connection.id == *connection);
+        }
+        self.steps.retain(|step| !step.rungs.is_empty());
+        self
+    }
+
     /// Whether one connection is all there is.
     pub fn sole(&self) -> Sole {
         let rungs = self.steps.iter().flat_map(|step| &step.rungs);

@@ -188,6 +188,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         max_concurrent: Some(1),
         rpm: None,
         credential_mark: "x".into(),
+        endpoints: Vec::new(),
     };
     let lease = LeaseId { request: "r".parse().unwrap(), attempt: 1 };
     let max_lock = Duration::from_mins(15);
@@ -196,6 +197,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         lease: lease.clone(),
         max_lock,
         place: Place::Pass,
+        pin: None,
         candidates: vec![candidate],
     };
     let taken = scene.app.store.acquire(&ask).await.unwrap();
@@ -214,6 +216,9 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         jitter_percent: 100,
         max_lock,
         siblings: Vec::new(),
+        pin: None,
+        endpoint: None,
+        told: Vec::new(),
     };
     let closed = scene.app.keeper.give_back(record.clone()).await.unwrap();
     assert!((Duration::from_secs(295)..=Duration::from_mins(5)).contains(&closed), "{closed:?}");

@@ -21,7 +21,6 @@ pub(super) fn notices(config: &Config) -> Vec<String> {
         ("endpoints (those after the first)", of_providers(config, |provider| provider.endpoints.len() > 1).collect()),
         ("strategy: earliest_reset", of_groups(config, |group| group.strategy == Strategy::EarliestReset).collect()),
         ("fairness: fifo", of_groups(config, |group| group.fairness == Fairness::Fifo).collect()),
-        ("pin_patience", of_groups(config, |group| group.pin_patience != Duration::from_secs(1)).collect()),
         ("spill_when_full", of_groups(config, |group| group.spill_when_full).collect()),
         ("on_outage: allow", outage(config)),
     ];

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, RecordAsk, SIBLINGS_MAX, Sibling};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Pin, RecordAsk, SIBLINGS_MAX, Sibling};
 use shared::state::wake;
 use tokio::time::Instant;
 
 use super::{Climb, Line, Walk};
 use crate::app::Shared;
+use crate::dialect::conversation::Stage;
 use crate::error::Refusal;
 use crate::flow::Fall;
 use crate::flow::admit::{FALLBACK, unanswered};
@@ -38,16 +39,27 @@ impl<'a> Walk<'a> {
             lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
+            pin: self.pin(step, rungs),
             candidates: rungs.iter().map(|rung| candidate(rung)).collect(),
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
-        let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
+        let place = (line == Line::Stand || ask.pin.is_some()).then(|| app.waker.place(self.journey.request.as_str()));
         let mut in_line = false;
         while !exchange.gone.is_cancelled() {
             let left = self.patience();
-            let stand = place.as_ref().filter(|_| !left.is_zero());
+            let stand = place.as_ref().filter(|_| line == Line::Stand && !left.is_zero());
             ask.place = stand.map_or(Place::Pass, |_| Place::Stand { max_wait: left });
+            let alone = catalog.pin_patience(&step.group).saturating_sub(self.stood_alone).min(left);
+            if let Some(pin) = &mut ask.pin {
+                pin.patience = alone;
+            }
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
+            if let (Acquire::Pinned { .. }, Some(place)) = (&answer, &place) {
+                in_line = true;
+                let waited = self.wait(place, FALLBACK.min(alone)).await;
+                self.stood_alone += waited;
+                continue;
+            }
             let (taken, holds_place) = self.heard(answer, step, rungs, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
                 if in_line && !matches!(taken, Taken::Slot { .. }) {
@@ -76,13 +88,15 @@ impl<'a> Walk<'a> {
             Acquire::Acquired { index, begun_ms, probe, .. } => {
                 let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
                 self.leases += 1;
-                let held = Held::new(self.climb.app, Self::receipt(step, rung, ask, begun_ms), probe);
+                let held = Held::new(self.climb.app, self.receipt(step, rung, ask, begun_ms), probe);
                 Ok((Taken::Slot { rung, held }, false))
             }
             Acquire::Closed { wait, states } => {
                 self.note_closed(Some(wait), &states);
                 Ok((Taken::Closed, false))
             }
+            // There is a place whenever a pin is asked for, so this is waited for and asked again.
+            Acquire::Pinned { .. } => Ok((Taken::Full(FALLBACK), true)),
             Acquire::Full { wait, position, states } => {
                 self.note_closed(wait, &states);
                 Ok((Taken::Full(wait.unwrap_or(FALLBACK)), position.is_some()))
@@ -90,20 +104,33 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Waits to be woken.
-    async fn wait(&mut self, place: &wake::Place, most: Duration) {
+    /// What the conversation prefers among these rungs. One that only opens prefers nothing yet.
+    fn pin(&self, step: &Step, rungs: &[&Rung]) -> Option<Pin> {
+        let known = self.climb.conversation.among(step)?;
+        if rungs.len() < 2 || known.stage == Stage::Opens {
+            return None;
+        }
+        let connections = rungs.iter().map(|rung| &rung.serving.connection.id);
+        let given_up = self.climb.app.keeper.healths().unwell(connections);
+        Some(Pin { conversation: known.hash, patience: Duration::ZERO, given_up })
+    }
+
+    /// Waits to be woken; answers how long.
+    async fn wait(&mut self, place: &wake::Place, most: Duration) -> Duration {
         let began = Instant::now();
         let _waiting = self.climb.app.metrics.stand_in_line();
         tokio::select! {
             () = self.climb.exchange.gone.cancelled() => {}
             _ = place.woken(most) => {}
         }
-        self.stood += began.elapsed();
-        self.journey.waited += began.elapsed();
+        let waited = began.elapsed();
+        self.stood += waited;
+        self.journey.waited += waited;
+        waited
     }
 
     /// What gives the slot back, and as whose.
-    fn receipt(step: &Step, rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+    fn receipt(&self, step: &Step, rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
         RecordAsk {
             group: ask.group.clone(),
             connection: rung.serving.connection.id.clone(),
@@ -115,6 +142,9 @@ impl<'a> Walk<'a> {
             jitter_percent: rand::random_range(80..=120),
             max_lock: ask.max_lock,
             siblings: siblings(step, rung),
+            endpoint: None,
+            told: Vec::new(),
+            pin: self.climb.conversation.among(step).map(|known| known.hash),
         }
     }
 }
@@ -147,5 +177,6 @@ fn candidate(rung: &Rung) -> Candidate {
         max_concurrent: connection.max_concurrent,
         rpm: connection.rpm,
         credential_mark: Arc::clone(&connection.credential_mark),
+        endpoints: Vec::new(),
     }
 }

@@ -57,6 +57,9 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
         siblings: Vec::new(),
+        pin: None,
+        endpoint: None,
+        told: Vec::new(),
     };
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),
