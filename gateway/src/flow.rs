@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::app::Shared;
-use crate::catalog::{Catalog, Model};
+use crate::catalog::{Catalog, Named};
 use crate::dialect::Dialect;
 use crate::dialect::conversation as signals;
 use crate::dialect::wanted::{Entry, WORDS, Wanted};
@@ -49,7 +49,7 @@ use conversation::Conversation;
 use journey::Journey;
 use memory::Memory;
 use pictures::Pictures;
-use plan::{Ladder, Means, Platform};
+use plan::{Ladder, Means, Peers, Platform};
 use relay::Ends;
 use settle::Open;
 
@@ -145,13 +145,14 @@ async fn stages(
         wanted = read(app, catalog, entry, &head.headers, body) => wanted?,
         () = gone.cancelled() => return Err(Fall::Gone),
     };
-    let Some(model) = catalog.model(&wanted.look().model) else {
+    let Some(named) = catalog.find(&wanted.look().model) else {
         if known.read == Read::Before {
             // A key that was revoked meanwhile learns nothing of our models.
             authenticate_again(&app.callers, known).await?;
         }
         return Err(unknown(&wanted).into());
     };
+    let model = &named.model;
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
@@ -159,7 +160,7 @@ async fn stages(
     let memory = Memory::new(app.store.clone(), account.clone());
     let conversation = Conversation::new(&wanted, &account, &model.name);
     let tie = tie(&app.store, &wanted, &account).await.map_err(|error| admit::unanswered(app, &error))?;
-    let wish = Wish { wanted: &wanted, model, tie: &tie, gone };
+    let wish = Wish { wanted: &wanted, named: &named, tie: &tie, gone };
     let (ladder, mut open) = admitted(app, catalog, known, wish, journey).await?;
     let deadline = journey.started + catalog.timeouts.total;
     let id = journey.request.clone();
@@ -168,8 +169,8 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climbed =
-        climb::climb(Climb { app, catalog, ladder: &ladder, conversation: &conversation, exchange }, journey).await;
+    let (model, conversation) = (&model.name, &conversation);
+    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, model, conversation, exchange }, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
@@ -188,7 +189,7 @@ async fn stages(
                 timeouts: catalog.timeouts.clone(),
                 deadline,
                 cut,
-                sole: ladder.sole(),
+                sole: ladder.sole(&answered.rung.model.name),
                 memory,
             };
             Ok(commit::commit(app, *answered, *open, journey, ends))
@@ -205,7 +206,7 @@ async fn stages(
 #[derive(Debug, Clone, Copy)]
 struct Wish<'a> {
     wanted: &'a Wanted,
-    model: &'a Arc<Model>,
+    named: &'a Named,
     tie: &'a Tie,
     gone: &'a CancellationToken,
 }
@@ -219,7 +220,8 @@ async fn admitted(
     journey: &mut Journey,
 ) -> Result<(Ladder, Box<Open>), Fall> {
     for _ in 0..LOOK_UPS_MAX {
-        let ladder = match wish.tie.hold(plan::plan(catalog, means(&known), wish.model), wish.wanted) {
+        let Named { model, pool, .. } = wish.named;
+        let ladder = match wish.tie.hold(plan::plan(catalog, means(&known), model, pool.as_ref()), wish.wanted) {
             Ok(ladder) => ladder,
             Err(_) if known.read == Read::Before => {
                 known = authenticate_again(&app.callers, known).await?;
@@ -227,7 +229,7 @@ async fn admitted(
             }
             Err(refusal) => return Err(refusal.into()),
         };
-        let asked = Asked { wanted: wish.wanted, model: wish.model, ladder: &ladder, gone: wish.gone };
+        let asked = Asked { wanted: wish.wanted, named: wish.named, ladder: &ladder, gone: wish.gone };
         match admit::admit(app, &known, asked, journey).await? {
             Admission::Admitted(open) => return Ok((ladder, open)),
             Admission::Stale => known = authenticate_again(&app.callers, known).await?,
@@ -238,8 +240,14 @@ async fn admitted(
 
 fn means(known: &Known) -> Means<'_> {
     let rights = &known.caller.rights;
-    let platform = if rights.platform_fallback { Platform::Allowed } else { Platform::Denied };
-    Means { account: &known.caller.account, byok: &rights.byok, platform }
+    Means {
+        account: &known.caller.account,
+        byok: &rights.byok,
+        platform: if rights.platform_fallback { Platform::Allowed } else { Platform::Denied },
+        peers: if rights.peers { Peers::Allowed } else { Peers::Denied },
+        models: &rights.models,
+        residency: known.caller.residency.as_deref(),
+    }
 }
 
 /// Reads and checks the body.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use effect::{Cooldown, Effect, Lock, LockLength, Next, Owner, effect};
+pub use effect::{Cooldown, Effect, Endpoints, Lock, LockLength, Next, Owner, Site, effect};
 
 /// The lock of a bare 429, one that names no limit and no time: this at first, doubling up to [`BARE_LOCK_MAX`].
 pub const BARE_LOCK_MIN: Duration = Duration::from_secs(2);

@@ -75,6 +75,14 @@ pub struct Look {
     pub prompt_chars: u64,
 }
 
+impl Look {
+    /// About how many tokens the prompt and the longest answer take together.
+    pub fn estimated_tokens(&self) -> u64 {
+        let output = self.max_output_tokens.unwrap_or(0).saturating_mul(self.choices);
+        self.prompt_chars.div_ceil(CHARS_PER_TOKEN).saturating_add(output)
+    }
+}
+
 /// A request as its caller put it, checked.
 #[derive(Debug)]
 pub struct Wanted {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::ids::ModelName;
 use shared::limit::Period;
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
@@ -20,7 +19,7 @@ use super::plan::Ladder;
 use super::settle::{Facts, Open};
 use super::tally;
 use crate::app::Shared;
-use crate::catalog::{Model, Owner};
+use crate::catalog::{Named, Owner};
 use crate::dialect::wanted::Wanted;
 use crate::error::{KeyFault, KeyLimit, Refusal};
 
@@ -36,8 +35,8 @@ const DEFAULT_OUTPUT: u64 = 4_096;
 pub struct Asked<'a> {
     /// The request as the caller put it.
     pub wanted: &'a Wanted,
-    /// The model it names.
-    pub model: &'a Arc<Model>,
+    /// What its model's name stands for.
+    pub named: &'a Named,
     /// The rungs that may answer.
     pub ladder: &'a Ladder,
     /// Cancelled when the caller hangs up.
@@ -70,7 +69,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         hold,
         span: known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms())),
         place: Place::Pass,
-        model: asked.model.name.clone(),
+        model: asked.named.model.name.clone(),
     };
     let answer = stand_in_line(app, &mut ask, known, asked.gone, journey).await?;
     match answer {
@@ -178,7 +177,7 @@ pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
 /// is held for it.
 fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let name = &asked.wanted.look().model;
-    if !allowed(&caller.rights.models, name, &asked.model.name) {
+    if !allowed(&caller.rights.models, asked.named) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
     }
     if asked.ladder.steps.is_empty() {
@@ -187,7 +186,7 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let money_counts = caller.money == MoneyLimit::Limited || caller.rights.spend.is_some();
     let mut most = NanoDollars::ZERO;
     let mut all_free = true;
-    for rung in asked.ladder.steps.iter().flat_map(|step| &step.rungs) {
+    for rung in asked.ladder.rungs() {
         if rung.serving.connection.owner != Owner::Platform {
             continue;
         }
@@ -205,10 +204,8 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
 }
 
 /// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
-pub(super) fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
-    let matches = |pattern: &ModelPattern| {
-        pattern.matches(model) || ModelName::parse(asked).is_ok_and(|name| pattern.matches(&name))
-    };
+pub(super) fn allowed(patterns: &[String], asked: &Named) -> bool {
+    let matches = |pattern: &ModelPattern| pattern.matches(&asked.model.name) || pattern.matches(&asked.name);
     patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::named(text)).any(|p| matches(&p))
 }
 
@@ -272,9 +269,9 @@ accounts: [{id: acme}]
         let wanted = Wanted::read(Entry::at(Api::Chat), body).unwrap();
         assert_eq!(wanted.look().prompt_chars, 100);
         let catalog = catalog(FILE);
-        let model = catalog.model(model).unwrap();
-        let ladder = plan(&catalog, Means { account: &caller.account, byok: &[], platform }, model);
-        may_use(caller, Asked { wanted: &wanted, model, ladder: &ladder, gone: &CancellationToken::new() })
+        let named = catalog.find(model).unwrap();
+        let ladder = plan(&catalog, Means { platform, ..Means::of(&caller.account) }, &named.model, None);
+        may_use(caller, Asked { wanted: &wanted, named: &named, ladder: &ladder, gone: &CancellationToken::new() })
     }
 
     #[test]

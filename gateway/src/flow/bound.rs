@@ -54,8 +54,8 @@ impl Tie {
             Self::Foreign { field } => return Err(Refusal::NotKept { field }),
             Self::Made { field, by } => (*field, by.clone()),
             Self::Unknown { field } => {
-                let rungs = ladder.steps.iter().flat_map(|step| &step.rungs);
-                let able = rungs.map(|rung| &rung.serving.connection).filter(|one| wanted.bound_within(one.dialect));
+                let able =
+                    ladder.rungs().map(|rung| &rung.serving.connection).filter(|one| wanted.bound_within(one.dialect));
                 let able: HashSet<&ConnectionId> = able.map(|connection| &connection.id).collect();
                 match able.into_iter().collect::<Vec<_>>().as_slice() {
                     [] => return Ok(ladder),
@@ -77,7 +77,7 @@ mod tests {
     use crate::catalog::tests::catalog;
     use crate::dialect::Api;
     use crate::dialect::wanted::Entry;
-    use crate::flow::plan::{Means, Platform, plan};
+    use crate::flow::plan::{Means, plan};
 
     const FILE: &str = "
 providers: {o: {dialect: openai, base_url: http://localhost:1}, a: {dialect: anthropic, base_url: http://localhost:1}}
@@ -94,8 +94,7 @@ connections:
         let account = "acme".parse().unwrap();
         let body = r#"{"model":"m","input":"hi","previous_response_id":"resp_1"}"#;
         let wanted = Wanted::read(Entry::at(Api::Responses), Bytes::from_static(body.as_bytes())).unwrap();
-        let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
-        let ladder = plan(&catalog, means, catalog.model(model).unwrap());
+        let ladder = plan(&catalog, Means::of(&account), catalog.model(model).unwrap(), None);
         match tie.hold(ladder, &wanted) {
             Ok(ladder) => {
                 let rungs = ladder.steps.iter().flat_map(|step| &step.rungs);

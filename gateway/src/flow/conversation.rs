@@ -60,7 +60,7 @@ mod tests {
     use crate::catalog::tests::catalog;
     use crate::dialect::Api;
     use crate::dialect::wanted::Entry;
-    use crate::flow::plan::{Means, Platform, plan};
+    use crate::flow::plan::{Means, plan};
 
     const FILE: &str = "
 providers: {p: {dialect: openai, base_url: http://localhost:1}}
@@ -74,7 +74,7 @@ connections: [{id: a, provider: p, api_key: k}, {id: b, provider: p, api_key: k,
         let body = r#"{"model":"two","prompt_cache_key":"k","input":"hi","messages":[{"role":"user","content":"hi"}]}"#;
         let wanted = Wanted::read(Entry::at(api), Bytes::from_static(body.as_bytes())).unwrap();
         let model = catalog.model(model).unwrap();
-        let ladder = plan(&catalog, Means { account: &account, byok: &[], platform: Platform::Allowed }, model);
+        let ladder = plan(&catalog, Means::of(&account), model, None);
         Conversation::new(&wanted, &account, &model.name).among(&ladder.steps[0])
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::state::capacity::{Mark, Probe, RecordAsk};
+use shared::state::capacity::{Mark, Probe, RecordAsk, ToldLimit};
 
 use crate::app::Shared;
 use crate::lease_keeper::Parcel;
@@ -22,6 +22,13 @@ impl Held {
         let (lease, group, connection) = (receipt.lease.clone(), receipt.group.clone(), receipt.connection.clone());
         app.keeper.hold_connection(lease, group, connection);
         Self { app: Shared::clone(app), probe, receipt: Some(Box::new(receipt)) }
+    }
+
+    /// What the upstream told of its limits: kept when the slot is given back.
+    pub fn tell(&mut self, told: &[ToldLimit]) {
+        if let Some(receipt) = &mut self.receipt {
+            receipt.told = told.to_vec();
+        }
     }
 
     /// Content flows: a probe has succeeded, however long the answer goes on.

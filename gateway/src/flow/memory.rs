@@ -75,7 +75,7 @@ mod tests {
     use crate::catalog::tests::catalog;
     use crate::dialect::Api;
     use crate::dialect::wanted::Entry;
-    use crate::flow::plan::{Means, Platform, plan};
+    use crate::flow::plan::{Means, plan};
 
     const FILE: &str = "providers: {p: {dialect: anthropic, base_url: http://localhost:1}}\nmodels: {m: {provider: p}}\n\
                         connections: [{id: c, provider: p, api_key: k}]\n";
@@ -88,9 +88,9 @@ mod tests {
     async fn without_redis_nothing_is_remembered_and_nothing_fails() {
         let (app, catalog) = (app("redis://127.0.0.1:1"), catalog(FILE));
         let account: AccountId = "acme".parse().unwrap();
-        let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
+        let means = Means::of(&account);
         let connection =
-            Arc::clone(&plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].serving.connection);
+            Arc::clone(&plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].serving.connection);
         let wanted = Wanted::read(Entry::at(Api::Chat), Bytes::from_static(BODY.as_bytes())).unwrap();
         let body = Bytes::from_static(ANSWER.as_bytes());
         let kept = wanted.whole(connection.dialect, None, &body, "r").unwrap().kept;

@@ -35,7 +35,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::tests::catalog;
-    use crate::flow::plan::{Means, Platform, plan};
+    use crate::flow::plan::{Means, plan};
 
     /// The step of a group of four: one behind the others, and of those one with half of the weight.
     fn step(strategy: &str) -> Step {
@@ -52,8 +52,8 @@ connections:
 "
         ));
         let account = "a".parse().unwrap();
-        let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
-        plan(&catalog, means, catalog.model("m").unwrap()).steps.remove(0)
+        let means = Means::of(&account);
+        plan(&catalog, means, catalog.model("m").unwrap(), None).steps.remove(0)
     }
 
     fn ids(step: &Step) -> Vec<String> {

@@ -371,7 +371,7 @@ impl Relay {
     /// The upstream broke off after content: an error event, no completion marker.
     fn broken(&mut self, failed: Failed) -> Bytes {
         let connection = &self.source.rung.serving.connection;
-        let failure = failed.class(connection);
+        let failure = failed.class(&self.source.rung.serving);
         tracing::info!(
             connection = %connection.id,
             class = failure.verdict.class.as_str(),
@@ -379,7 +379,7 @@ impl Relay {
         );
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::UpstreamBroken);
-            held.ended(mark(&failure, connection, self.source.ends.sole));
+            held.ended(mark(&failure, &self.source.rung, self.source.ends.sole));
         }
         let class = failure.verdict.class;
         let told = Told { class, owner: connection.owner_kind(), error: &failure.error, after: After::Mixed };

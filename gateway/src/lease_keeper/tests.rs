@@ -215,10 +215,10 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         },
         jitter_percent: 100,
         max_lock,
-        siblings: Vec::new(),
-        pin: None,
         endpoint: None,
         told: Vec::new(),
+        siblings: Vec::new(),
+        pin: None,
     };
     let closed = scene.app.keeper.give_back(record.clone()).await.unwrap();
     assert!((Duration::from_secs(295)..=Duration::from_mins(5)).contains(&closed), "{closed:?}");

@@ -22,10 +22,22 @@ struct Row {
     named: bool,
     /// A shorter told time is not about what this row names.
     told_from: Duration,
+    /// At a sandbox endpoint the row says no more than that the endpoint does not serve the model.
+    vague: bool,
 }
 
 const fn row(status: &'static [u16], class: Class, scope: Scope) -> Row {
-    Row { family: None, status, words: &[], said: &[], class, scope, named: false, told_from: Duration::ZERO }
+    Row {
+        family: None,
+        status,
+        words: &[],
+        said: &[],
+        class,
+        scope,
+        named: false,
+        told_from: Duration::ZERO,
+        vague: false,
+    }
 }
 
 impl Row {
@@ -47,6 +59,10 @@ impl Row {
 
     const fn told_from(self, told_from: Duration) -> Self {
         Self { told_from, ..self }
+    }
+
+    const fn vague(self) -> Self {
+        Self { vague: true, ..self }
     }
 
     fn fits(&self, signals: &Signals) -> bool {
@@ -191,6 +207,7 @@ static ROWS: &[Row] = &[
         .said(&["requires moderation", "content management policy", "flagged by moderation"]),
     // 403 that is about the credential; any other is the request's own fault.
     row(&[403], Auth, Connection)
+        .vague()
         .words(&["permission_error", "permission_denied", "unsupported_country_region_territory", "access_denied"])
         .said(&[
             "api key",
@@ -285,7 +302,8 @@ const CLIENT_WORDS: &[&str] = &["invalid_request_error", "invalid_argument", "un
 
 /// The first row that fits, else what the status says by itself.
 pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
-    let found = match ROWS.iter().find(|row| row.fits(signals)) {
+    let row = ROWS.iter().find(|row| row.fits(signals));
+    let found = match row {
         Some(row) => Verdict {
             class: row.class,
             scope: row.scope,
@@ -297,7 +315,7 @@ pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
     let endpoint_says_no = policy == ErrorPolicy::Sandbox
         && match signals.status {
             Some(404) => true,
-            Some(403) => !matches!(found.class, Auth | Billing),
+            Some(403) => row.is_some_and(|row| row.vague) || !matches!(found.class, Auth | Billing),
             _ => false,
         };
     if endpoint_says_no { Verdict::of(ModelMissing, Bucket) } else { found }

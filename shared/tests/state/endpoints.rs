@@ -34,11 +34,11 @@ async fn end(table: &Table, name: &str, (number, begun_ms): (usize, i64), mark: 
 #[tokio::test]
 async fn an_endpoint_that_failed_rests_and_the_next_one_in_order_is_called() {
     let table = Table::new().await;
-    for (number, name) in [(0, "q0"), (1, "q1"), (2, "q2")] {
-        table.at(i64::from(number)).await;
-        assert_eq!(attempt(&table, name, REST).await, number as usize);
+    for (number, name) in ["q0", "q1", "q2"].into_iter().enumerate() {
+        table.at(i64::try_from(number).unwrap()).await;
+        assert_eq!(attempt(&table, name, REST).await, number);
     }
-    let wait = secs(60) - millis(2);
+    let wait = millis(59_998);
     let cooling = Acquire::Closed { wait, states: vec![RungState::Endpoints { wait }] };
     assert_eq!(table.acquire("q3", &[chain()]).await, cooling);
     let ends = table.text(&["HGET", "hg:{g:openai}:conn:a:endpoint:e1:model:m:cooldown", "until"]).await;

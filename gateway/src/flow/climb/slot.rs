@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Pin, RecordAsk, SIBLINGS_MAX, Sibling};
+use shared::state::capacity::{
+    Acquire, AcquireAsk, Candidate, LeaseId, Mark, Pin, RecordAsk, RungState, SIBLINGS_MAX, Sibling,
+};
 use shared::state::wake;
 use tokio::time::Instant;
 
 use super::{Climb, Line, Walk};
 use crate::app::Shared;
+use crate::catalog::Serving;
 use crate::dialect::conversation::Stage;
 use crate::error::Refusal;
 use crate::flow::Fall;
@@ -19,28 +22,84 @@ use crate::flow::plan::{Rung, Step};
 
 /// What `acquire` answered about the open rungs of a step.
 pub(super) enum Taken<'r> {
-    Slot { rung: &'r Rung, held: Held },
+    Slot(Slot<'r>),
     Full(Duration),
     Closed,
 }
 
+/// A slot at a rung, and which of its endpoints is to be called.
+pub(super) struct Slot<'r> {
+    pub(super) rung: &'r Rung,
+    pub(super) endpoint: usize,
+    pub(super) held: Held,
+}
+
+/// A rung that is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Offer<'r> {
+    pub(super) rung: &'r Rung,
+    pub(super) chain: Chain,
+}
+
+/// Which of a rung's endpoints may be called.
+#[derive(Debug, Clone)]
+pub(super) enum Chain {
+    /// The first that does not rest.
+    Whole,
+    /// Of these, the first that does not rest.
+    Rest(Vec<usize>),
+    /// The first, though it rests: nothing else is left.
+    First,
+}
+
+impl Offer<'_> {
+    /// The endpoint that the script chose, by its place in the whole chain.
+    fn endpoint(&self, chosen: usize) -> usize {
+        match &self.chain {
+            Chain::Whole => chosen,
+            Chain::Rest(rest) => rest.get(chosen).copied().unwrap_or_default(),
+            Chain::First => 0,
+        }
+    }
+
+    fn candidate(&self) -> Candidate {
+        let Serving { connection, trust, bucket, endpoints, .. } = &self.rung.serving;
+        let id = |number: usize| endpoints.get(number).map(|endpoint| endpoint.id.clone());
+        let endpoints = match &self.chain {
+            _ if connection.endpoint_rest.is_none() => Vec::new(),
+            Chain::Whole => endpoints.iter().map(|endpoint| endpoint.id.clone()).collect(),
+            Chain::Rest(rest) => rest.iter().copied().filter_map(id).collect(),
+            Chain::First => Vec::new(),
+        };
+        Candidate {
+            connection: connection.id.clone(),
+            model: trust.clone(),
+            bucket: bucket.clone(),
+            max_concurrent: connection.max_concurrent,
+            rpm: connection.rpm,
+            credential_mark: Arc::clone(&connection.credential_mark),
+            endpoints,
+        }
+    }
+}
+
 impl<'a> Walk<'a> {
     /// How long this request may still stand in lines.
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
         self.climb.catalog.limits.capacity_wait.saturating_sub(self.stood).min(left)
     }
 
     /// Asks for a slot at one of the rungs, in line as long as that can help, a last time when the wait is over.
-    pub(super) async fn take(&mut self, step: &Step, rungs: &[&'a Rung], line: Line) -> Result<Taken<'a>, Fall> {
+    pub(super) async fn take(&mut self, step: &'a Step, offers: &[Offer<'a>], line: Line) -> Result<Taken<'a>, Fall> {
         let Climb { app, catalog, exchange, .. } = self.climb;
         let mut ask = AcquireAsk {
             group: step.group.clone(),
             lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
-            pin: self.pin(step, rungs),
-            candidates: rungs.iter().map(|rung| candidate(rung)).collect(),
+            pin: self.pin(step, offers),
+            candidates: offers.iter().map(Offer::candidate).collect(),
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
         let place = (line == Line::Stand || ask.pin.is_some()).then(|| app.waker.place(self.journey.request.as_str()));
@@ -60,9 +119,9 @@ impl<'a> Walk<'a> {
                 self.stood_alone += waited;
                 continue;
             }
-            let (taken, holds_place) = self.heard(answer, step, rungs, &ask)?;
+            let (taken, holds_place) = self.heard(answer, step, offers, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
-                if in_line && !matches!(taken, Taken::Slot { .. }) {
+                if in_line && !matches!(taken, Taken::Slot(_)) {
                     leave(app, &ask).await;
                 }
                 return Ok(taken);
@@ -80,24 +139,27 @@ impl<'a> Walk<'a> {
     fn heard(
         &mut self,
         answer: Acquire,
-        step: &Step,
-        rungs: &[&'a Rung],
+        step: &'a Step,
+        offers: &[Offer<'a>],
         ask: &AcquireAsk,
     ) -> Result<(Taken<'a>, bool), Fall> {
         match answer {
-            Acquire::Acquired { index, begun_ms, probe, .. } => {
-                let Some(rung) = rungs.get(index) else { return Err(Refusal::Internal.into()) };
+            Acquire::Acquired { index, begun_ms, probe, endpoint, .. } => {
+                let Some(offer) = offers.get(index) else { return Err(Refusal::Internal.into()) };
                 self.leases += 1;
-                let held = Held::new(self.climb.app, self.receipt(step, rung, ask, begun_ms), probe);
-                Ok((Taken::Slot { rung, held }, false))
+                let (rung, endpoint) = (offer.rung, offer.endpoint(endpoint));
+                let receipt = self.receipt(step, (rung, endpoint), ask, begun_ms);
+                Ok((Taken::Slot(Slot { rung, endpoint, held: Held::new(self.climb.app, receipt, probe) }), false))
             }
             Acquire::Closed { wait, states } => {
+                self.note_resort(step, offers, &states);
                 self.note_closed(Some(wait), &states);
                 Ok((Taken::Closed, false))
             }
             // There is a place whenever a pin is asked for, so this is waited for and asked again.
             Acquire::Pinned { .. } => Ok((Taken::Full(FALLBACK), true)),
             Acquire::Full { wait, position, states } => {
+                self.note_resort(step, offers, &states);
                 self.note_closed(wait, &states);
                 Ok((Taken::Full(wait.unwrap_or(FALLBACK)), position.is_some()))
             }
@@ -105,14 +167,37 @@ impl<'a> Walk<'a> {
     }
 
     /// What the conversation prefers among these rungs. One that only opens prefers nothing yet.
-    fn pin(&self, step: &Step, rungs: &[&Rung]) -> Option<Pin> {
+    fn pin(&self, step: &Step, offers: &[Offer<'_>]) -> Option<Pin> {
         let known = self.climb.conversation.among(step)?;
-        if rungs.len() < 2 || known.stage == Stage::Opens {
+        if offers.len() < 2 || known.stage == Stage::Opens {
             return None;
         }
-        let connections = rungs.iter().map(|rung| &rung.serving.connection.id);
+        let connections = offers.iter().map(|offer| &offer.rung.serving.connection.id);
         let given_up = self.climb.app.keeper.healths().unwell(connections);
         Some(Pin { conversation: known.hash, patience: Duration::ZERO, given_up })
+    }
+
+    /// Remembers the first rung that nothing but its endpoints keeps closed.
+    fn note_resort(&mut self, step: &'a Step, offers: &[Offer<'a>], states: &[RungState]) {
+        let rests = |(offer, state): &(&Offer<'a>, &RungState)| {
+            matches!((&offer.chain, state), (Chain::Whole, RungState::Endpoints { .. }))
+        };
+        if self.resort.is_none() {
+            self.resort = offers.iter().zip(states).find(rests).map(|(offer, _)| (step, offer.rung));
+        }
+    }
+
+    /// Waits before a ladder that is closed altogether.
+    pub(super) async fn wait_closed(&mut self, pause: Duration) -> Result<(), Fall> {
+        let began = Instant::now();
+        let _waiting = self.climb.app.metrics.stand_in_line();
+        let gone = tokio::select! {
+            () = self.climb.exchange.gone.cancelled() => true,
+            () = tokio::time::sleep(pause) => false,
+        };
+        self.stood += began.elapsed();
+        self.journey.waited += began.elapsed();
+        if gone { Err(Fall::Gone) } else { Ok(()) }
     }
 
     /// Waits to be woken; answers how long.
@@ -130,20 +215,21 @@ impl<'a> Walk<'a> {
     }
 
     /// What gives the slot back, and as whose.
-    fn receipt(&self, step: &Step, rung: &Rung, ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+    fn receipt(&self, step: &Step, (rung, endpoint): (&Rung, usize), ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+        let rests = rung.serving.connection.endpoint_rest.is_some();
         RecordAsk {
             group: ask.group.clone(),
             connection: rung.serving.connection.id.clone(),
-            model: rung.model.name.clone(),
+            model: rung.serving.trust.clone(),
             bucket: rung.serving.bucket.clone(),
             lease: ask.lease.clone(),
             begun_ms,
             mark: Mark::Nothing,
             jitter_percent: rand::random_range(80..=120),
             max_lock: ask.max_lock,
-            siblings: siblings(step, rung),
-            endpoint: None,
+            endpoint: rung.serving.endpoints.get(endpoint).filter(|_| rests).map(|endpoint| endpoint.id.clone()),
             told: Vec::new(),
+            siblings: siblings(step, rung),
             pin: self.climb.conversation.among(step).map(|known| known.hash),
         }
     }
@@ -166,17 +252,4 @@ fn siblings(step: &Step, rung: &Rung) -> Vec<Sibling> {
         .take(SIBLINGS_MAX)
         .map(|serving| Sibling { connection: serving.connection.id.clone(), bucket: serving.bucket.clone() })
         .collect()
-}
-
-fn candidate(rung: &Rung) -> Candidate {
-    let connection = &rung.serving.connection;
-    Candidate {
-        connection: connection.id.clone(),
-        model: rung.model.name.clone(),
-        bucket: rung.serving.bucket.clone(),
-        max_concurrent: connection.max_concurrent,
-        rpm: connection.rpm,
-        credential_mark: Arc::clone(&connection.credential_mark),
-        endpoints: Vec::new(),
-    }
 }

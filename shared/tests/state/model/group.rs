@@ -385,7 +385,9 @@ impl Group {
                 for closure in [&mut *lock, &mut *bucket, &mut *cooldown] {
                     closure.succeed(now, begun);
                 }
-                endpoint.into_iter().for_each(|closure| closure.succeed(now, begun));
+                if let Some(closure) = endpoint {
+                    closure.succeed(now, begun);
+                }
                 if let (Mark::Success { .. }, Some((_, oks, since))) = (mark, &mut cooldown.count)
                     && now - *since < MINUTE
                 {
