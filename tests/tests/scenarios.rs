@@ -38,6 +38,8 @@ mod refusals;
 mod rpm;
 #[path = "scenarios/sdk.rs"]
 mod sdk;
+#[path = "scenarios/sticky.rs"]
+mod sticky;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]
