@@ -364,7 +364,7 @@ impl Relay {
         self.last = Last::Done;
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::Ok);
-            held.succeeded(self.source.first_token);
+            held.succeeded(Some(self.source.first_token));
         }
     }
 
@@ -406,7 +406,7 @@ impl Drop for Relay {
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::ClientGone);
             // Content flowed: the connection is well.
-            held.succeeded(self.source.first_token);
+            held.succeeded(Some(self.source.first_token));
         }
     }
 }

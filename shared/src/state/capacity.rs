@@ -9,11 +9,14 @@ use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
-use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName, RequestId};
+use crate::ids::{BucketName, ConnectionId, EndpointId, GroupId, ModelName, RequestId};
 
+pub use pin::Pin;
 pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, ToldLimit, Unlock, Unlocked};
 
+mod many;
 mod outcome;
+mod pin;
 
 /// At most so many candidates go into one call; more are asked in chunks.
 pub const CANDIDATES_MAX: usize = 16;
@@ -42,17 +45,6 @@ pub struct AcquireAsk {
     pub pin: Option<Pin>,
     /// In order of preference; each connection at most once.
     pub candidates: Vec<Candidate>,
-}
-
-/// A conversation that may prefer one of the candidates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pin {
-    /// Which conversation.
-    pub conversation: ConversationHash,
-    /// How long it still waits for its connection alone when that is merely full; zero: the others are taken at once.
-    pub patience: Duration,
-    /// The candidates it does not prefer any more, whatever it is bound to.
-    pub given_up: Vec<ConnectionId>,
 }
 
 /// One rung, as `acquire` sees it.
@@ -209,62 +201,7 @@ impl Store {
         if ask.candidates.len() <= CANDIDATES_MAX {
             return self.acquire_chunk(ask, &ask.candidates).await;
         }
-        // One call sees only its own chunk: a slot that a lost reply left in a later one must be found first, then the preferred
-        // connection.
-        let (held, preferred) = self.look_ahead(ask).await?;
-        if let (None, Some(index)) = (held, preferred) {
-            match self.acquire_chunk(ask, &ask.candidates[index..=index]).await? {
-                acquired @ Acquire::Acquired { .. } => return self.acquired_of_many(ask, acquired.at(index)).await,
-                pinned @ Acquire::Pinned { .. } => return Ok(pinned),
-                Acquire::Full { .. } | Acquire::Closed { .. } => {}
-            }
-        }
-        let first = held.map_or(0, |index| index / CANDIDATES_MAX);
-        let mut merged: Option<Acquire> = None;
-        for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
-            let answer = self.acquire_chunk(ask, candidates).await?;
-            if let Acquire::Acquired { index, .. } = answer {
-                return self.acquired_of_many(ask, answer.at(chunk * CANDIDATES_MAX + index)).await;
-            }
-            if let Acquire::Pinned { .. } = answer {
-                return Ok(answer);
-            }
-            merged = Some(match merged {
-                None => answer,
-                Some(before) => before.merge(answer),
-            });
-        }
-        Ok(merged.unwrap_or(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() }))
-    }
-
-    /// Gives up the places in lines that the one call which acquired did not see.
-    async fn acquired_of_many(&self, ask: &AcquireAsk, acquired: Acquire) -> Result<Acquire, StateError> {
-        if ask.place != Place::Pass || ask.pin.is_some() {
-            let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-            self.leave_group(&ask.group, connections, &ask.lease.request).await?;
-        }
-        Ok(acquired)
-    }
-
-    /// Which of the candidates holds this very lease, and which the conversation prefers.
-    async fn look_ahead(&self, ask: &AcquireAsk) -> Result<(Option<usize>, Option<usize>), StateError> {
-        let group = self.keys.of_group(&ask.group);
-        let lease = ask.lease.to_string();
-        let mut pipeline = redis::pipe();
-        for candidate in &ask.candidates {
-            pipeline.zscore(group.of_connection(&candidate.connection).leases(), &lease);
-        }
-        if let Some(pin) = &ask.pin {
-            pipeline.get(group.pin(pin.conversation));
-        }
-        let answers = self.link.pipeline(&pipeline).await?;
-        let (scores, pinned) = answers.split_at(ask.candidates.len().min(answers.len()));
-        let prefers = |candidate: &Candidate| match pinned {
-            [redis::Value::BulkString(name)] => name == candidate.connection.as_str().as_bytes(),
-            _ => false,
-        };
-        let holds = scores.iter().position(|score| *score != redis::Value::Nil);
-        Ok((holds, ask.candidates.iter().position(prefers)))
+        self.acquire_of_many(ask).await
     }
 
     async fn acquire_chunk(&self, ask: &AcquireAsk, candidates: &[Candidate]) -> Result<Acquire, StateError> {
@@ -379,20 +316,6 @@ impl Acquire {
             Self::Full { wait, position, states } => (wait, position, true, states),
             Self::Closed { wait, states } => (Some(wait), None, false, states),
         }
-    }
-}
-
-impl Pin {
-    /// The ids of the candidates between bars, nothing between them for those that were given up.
-    fn names(&self, candidates: &[Candidate]) -> String {
-        let mut names = String::from("|");
-        for candidate in candidates {
-            if !self.given_up.contains(&candidate.connection) {
-                names.push_str(candidate.connection.as_str());
-            }
-            names.push('|');
-        }
-        names
     }
 }
 

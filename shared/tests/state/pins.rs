@@ -125,4 +125,7 @@ async fn of_more_candidates_than_one_call_takes_the_preferred_one_is_still_first
     assert_eq!(ask(&table, "q3", &many, patient(1000)).await, Acquire::Pinned { position: 1 });
     assert_eq!(index(&ask(&table, "q4", &many, patient(0)).await), 0);
     assert_eq!(index(&ask(&table, "q2", &many, patient(1000)).await), last, "the same lease again");
+    let free: Vec<Candidate> = many.iter().map(|slots| open(slots.connection.as_str())).collect();
+    let given_up = Pin { given_up: vec![free[last].connection.clone()], ..patient(1000) };
+    assert_eq!(index(&ask(&table, "q5", &free, given_up).await), 0);
 }

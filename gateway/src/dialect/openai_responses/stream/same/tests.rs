@@ -97,3 +97,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_id_under_which_an_answer_is_kept_is_told_when_it_begins_and_if_it_is_kept() {
+    let made = |keeps: Keeps, data: &str| feed(&mut Same::new("mine", keeps), "", data).made;
+    assert_eq!(made(Keeps::Yes, CREATED).as_deref(), Some("r"));
+    assert_eq!(made(Keeps::No, CREATED), None);
+    assert_eq!(made(Keeps::Yes, COMPLETED), None, "once is enough");
+}
