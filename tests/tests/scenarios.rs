@@ -6,14 +6,20 @@
 mod attempts;
 #[path = "scenarios/bad_input.rs"]
 mod bad_input;
+#[path = "scenarios/classes.rs"]
+mod classes;
 #[path = "scenarios/clocks.rs"]
 mod clocks;
 #[path = "scenarios/concurrency.rs"]
 mod concurrency;
+#[path = "scenarios/cooldowns.rs"]
+mod cooldowns;
 #[path = "scenarios/crash.rs"]
 mod crash;
 #[path = "scenarios/drain.rs"]
 mod drain;
+#[path = "scenarios/endpoints.rs"]
+mod endpoints;
 #[path = "scenarios/failover.rs"]
 mod failover;
 #[path = "scenarios/fake.rs"]
@@ -26,18 +32,26 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/ladder.rs"]
+mod ladder;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/races.rs"]
+mod races;
 #[path = "scenarios/refusals.rs"]
 mod refusals;
 #[path = "scenarios/rpm.rs"]
 mod rpm;
 #[path = "scenarios/sdk.rs"]
 mod sdk;
+#[path = "scenarios/shapes.rs"]
+mod shapes;
+#[path = "scenarios/signals.rs"]
+mod signals;
 #[path = "scenarios/sticky.rs"]
 mod sticky;
 #[path = "scenarios/streams.rs"]

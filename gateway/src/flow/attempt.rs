@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Response, Url};
 use shared::config::Timeouts;
-use shared::failure::{self, Class, Effect, Endpoints, Scope, Site, Told, Transport, Verdict};
+use shared::failure::{self, Class, Effect, Endpoints, Scope, Signals, Site, Told, Transport, Verdict};
 use shared::ids::RequestId;
 use shared::state::capacity::ToldLimit;
 use tokio::time::{Instant, timeout_at};
@@ -193,6 +193,14 @@ impl From<Box<UpstreamError>> for Failed {
 }
 
 impl Failed {
+    /// A success that is no answer: its provider's own rules look into the body, whatever it is.
+    fn in_success(mut error: Box<UpstreamError>, body: &[u8]) -> Self {
+        if error.signals.body.is_empty() {
+            error.signals.body = Signals::text(&String::from_utf8_lossy(&body[..body.len().min(ERROR_BODY_MAX)]));
+        }
+        error.into()
+    }
+
     /// The one place where an outcome is classed.
     pub fn class(mut self, serving: &Serving) -> Failure {
         let connection = &serving.connection;
@@ -284,7 +292,8 @@ impl Exchange<'_> {
             rest.extend_from_slice(&chunk);
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        Ok(self.wanted.whole(dialect, content_type(&response), &bytes, self.request.as_str())?)
+        let answer = self.wanted.whole(dialect, content_type(&response), &bytes, self.request.as_str());
+        answer.map_err(|error| Failed::in_success(error, &bytes))
     }
 
     async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Transport> {
@@ -337,7 +346,7 @@ impl Exchange<'_> {
         let body = error_body(response).await;
         match self.wanted.whole(dialect, kind.as_deref(), &body, self.request.as_str()) {
             Ok(_) => Failed::of(dialect, Transport::NotTheFormat),
-            Err(error) => error.into(),
+            Err(error) => Failed::in_success(error, &body),
         }
     }
 }

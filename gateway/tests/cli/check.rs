@@ -58,6 +58,7 @@ async fn a_good_file_prints_the_ladder_of_everyone_whose_ladder_differs() {
             ("account acme, key acme-ci", vec!["acme-own", "first"]),
             ("account acme, key acme-own-only", vec!["acme-own"]),
             ("platform callers", vec!["first", "second"]),
+            ("account acme, key acme-ci", vec!["first"]),
         ],
         "{report}"
     );

@@ -3,6 +3,8 @@ use super::Class::{
 };
 use super::*;
 
+mod wire;
+
 fn openai(status: u16, code: &str, kind: &str, message: &str) -> Signals {
     let text = Signals::text;
     let body = text(&format!("{code} {kind} {message}"));
@@ -185,6 +187,8 @@ fn an_error_inside_a_success_is_classed_by_its_own_words() {
         ("", "insufficient_quota", "", Billing),
         ("", "invalid_request_error", "", ClientError),
         ("", "server_error", "", Unavailable),
+        ("", "permission_error", "", Auth),
+        ("", "", "Streaming is disabled while we recover; permission to retry granted", Unavailable),
         ("", "", "", Unavailable),
     ] {
         assert_eq!(inside(code, kind, message), class, "{code} {kind} {message}");
@@ -206,6 +210,11 @@ fn own_rules_come_before_the_table_and_the_first_that_fits_wins() {
     assert_eq!(found(&openai(500, "", "", "against our house rules")).class, Refused);
     assert_eq!(found(&openai(401, "", "", "provider returned error")).class, Auth);
     assert_eq!(found(&openai(418, "", "", "")).scope, Scope::Connection, "a credential is the whole connection");
+    let mut inside = openai(0, "", "", "wrong provider");
+    (inside.status, inside.transport) = (None, Some(Transport::ErrorInSuccess));
+    let in_success = [rule(Some(200), Some("provider"), Refused)];
+    assert_eq!(classify(&inside, ErrorPolicy::Standard, &in_success).class, Refused, "a success that holds an error");
+    assert_eq!(classify(&openai(500, "", "", "provider"), ErrorPolicy::Standard, &in_success).class, Unavailable);
     let page = Signals {
         status: Some(400),
         body: Signals::text("<h1>Provider Returned Error"),

@@ -11,8 +11,8 @@ use super::script::Arg;
 use super::store::Store;
 use crate::ids::{BucketName, ConnectionId, EndpointId, GroupId, ModelName, RequestId};
 
-pub use pin::Pin;
 pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, ToldLimit, Unlock, Unlocked};
+pub use pin::Pin;
 
 mod many;
 mod outcome;

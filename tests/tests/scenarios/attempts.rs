@@ -201,3 +201,113 @@ async fn the_last_usable_connection_of_a_group_is_not_benched_for_a_few_failures
     }
     cluster.assert_clean().await;
 }
+
+#[tokio::test]
+async fn a_lone_connection_that_fails_in_passing_is_asked_once_more_whole_and_streamed_alike() {
+    let cluster = Cluster::builder(&Config::connections(1)).start().await;
+    for (times, status) in [(1, 200), (2, 502)] {
+        for rule in [Rule::any().fails(503), Rule { cut_after_chunks: Some(0), ..Rule::any() }] {
+            cluster.fake.script([rule.clone().times(times)]);
+            let stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
+            assert_eq!(stream.status, status, "{times} {rule:?}");
+            let _ = stream.rest().await;
+            assert_eq!(cluster.fake.calls().len(), 2, "{times} {rule:?}");
+            cluster.fake.clear_calls();
+            cluster.redis.unlock_all().await;
+            cluster.fake.script([rule.clone().times(times)]);
+            let whole = cluster.client(0).chat(SECRET, "m1", "hi").await;
+            assert_eq!((whole.status, cluster.fake.calls().len()), (status, 2), "{times} {rule:?}");
+            cluster.fake.clear_calls();
+            cluster.redis.unlock_all().await;
+        }
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn every_attempt_sends_the_very_bytes_an_only_one_would_have_sent() {
+    let config = Config::connections(4).more("limits: {attempts: {group: 4, request: 6}}");
+    let cluster = Cluster::builder(&config).start().await;
+    let body = r#"{"stream":true,"model":"m1", "x_unknown":{"z":1.0,"a":12345678901234567890},"prompt_cache_key":"k","messages":[{"role":"user","content":"hi"}]}"#;
+    let bearer = format!("Bearer {SECRET}");
+    let ask = async || {
+        let stream =
+            cluster.client(0).stream("/v1/chat/completions", &[("authorization", &bearer)], body).await.unwrap();
+        stream.rest().await
+    };
+    ask().await;
+    let only = cluster.fake.calls().remove(0).body;
+    cluster.fake.clear_calls();
+    cluster.fake.script([Rule { cut_after_chunks: Some(0), ..Rule::any().times(1) }, Rule::any().fails(500).times(2)]);
+    ask().await;
+    let bodies: Vec<String> = cluster.fake.calls().into_iter().map(|call| call.body).collect();
+    assert_eq!(bodies, vec![only; 4]);
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn what_no_upstream_of_the_model_could_be_told_is_the_callers_fault_and_asks_and_cools_nobody() {
+    let config = Config::connections(0)
+        .provider("google: {dialect: gemini, base_url: \"{FAKE}\"}")
+        .model("g: {provider: google}")
+        .also("id: g-1, provider: google, api_key: cred-1, models: [g]")
+        .also("id: g-2, provider: google, api_key: cred-2, models: [g]");
+    let cluster = Cluster::builder(&config).start().await;
+    let body = json!({"model": "g", "logit_bias": {"50256": -100}, "messages": [{"role": "user", "content": "hi"}]});
+    let bearer = format!("Bearer {SECRET}");
+    let send = async |body: String| {
+        let headers = [("authorization", bearer.as_str())];
+        cluster.client(0).send(http::Method::POST, "/v1/chat/completions", &headers, body).await.unwrap()
+    };
+    for _ in 0..5 {
+        let answer = send(body.to_string()).await;
+        assert_eq!((answer.status, answer.header("x-headgate-refusal")), (400, "request"), "{}", answer.body);
+        assert!(answer.body.contains("logit_bias"), "{}", answer.body);
+    }
+    assert!(cluster.fake.calls().is_empty());
+    assert_eq!(cluster.redis.closures().await, []);
+    cluster.assert_clean().await;
+}
+
+/// Status, words of the upstream, what the caller is told, calls of the first and of the second connection.
+type Row = (u16, &'static str, u16, [usize; 2]);
+
+#[tokio::test]
+async fn each_status_has_its_class_clients_faults_are_asked_once_and_cool_nothing() {
+    let config = Config::connections(2).connection(2, "priority: 1");
+    let rules = "errors: [{status: 400, contains: \"provider returned error\", class: unavailable}]";
+    let yaml = config.yaml().replace("base_url: \"{FAKE}/v1\"", &format!("base_url: \"{{FAKE}}/v1\", {rules}"));
+    let cluster = Cluster::on(yaml).start().await;
+    let rows: [Row; 17] = [
+        (400, "Invalid temperature", 400, [1, 0]),
+        (400, "Provider returned error", 502, [1, 2]),
+        (401, "", 502, [1, 1]),
+        (402, "", 429, [1, 1]),
+        (403, "Project does not have access to model m1", 403, [1, 0]),
+        (404, "The model m1 does not exist", 404, [1, 0]),
+        (408, "", 502, [1, 2]),
+        (409, "", 502, [1, 2]),
+        (413, "", 413, [1, 0]),
+        (422, "", 422, [1, 0]),
+        (425, "", 502, [1, 2]),
+        (429, "", 429, [1, 1]),
+        (500, "", 502, [1, 2]),
+        (502, "", 502, [1, 2]),
+        (503, "", 502, [1, 2]),
+        (504, "", 502, [1, 2]),
+        (529, "", 502, [1, 2]),
+    ];
+    for (status, message, told, calls) in rows {
+        let body = json!({"error": {"message": message, "type": null, "param": null, "code": null}});
+        cluster.fake.script([Rule::any().fails(status).body(body)]);
+        let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-refusal")), (told, ""), "{status} {message}");
+        let made = ["cred-1", "cred-2"].map(|credential| cluster.fake.calls_of(credential).len());
+        assert_eq!(made, calls, "{status} {message}");
+        let closed = !cluster.redis.closures().await.is_empty();
+        assert_eq!(closed, told == 502 || told == 429, "{status} {message}");
+        cluster.redis.unlock_all().await;
+        cluster.fake.clear_calls();
+    }
+    cluster.assert_clean().await;
+}

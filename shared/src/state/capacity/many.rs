@@ -60,9 +60,8 @@ impl Store {
         }
         let answers = self.link.pipeline(&pipeline).await?;
         let (scores, pinned) = answers.split_at(ask.candidates.len().min(answers.len()));
-        let given_up = |candidate: &Candidate| {
-            ask.pin.as_ref().is_some_and(|pin| pin.given_up.contains(&candidate.connection))
-        };
+        let given_up =
+            |candidate: &Candidate| ask.pin.as_ref().is_some_and(|pin| pin.given_up.contains(&candidate.connection));
         let prefers = |candidate: &Candidate| match pinned {
             [redis::Value::BulkString(name)] => name == candidate.connection.as_str().as_bytes(),
             _ => false,
