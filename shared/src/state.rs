@@ -7,6 +7,7 @@ pub mod keys;
 pub mod leases;
 pub mod link;
 pub mod managed;
+pub mod quotas;
 pub mod records;
 mod reply;
 pub mod script;

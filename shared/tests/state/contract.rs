@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use shared::state::scripts;
 
-const SNIPPETS: [&str; 5] = ["clock", "window", "line", "closures", "health"];
+const SNIPPETS: [&str; 7] = ["clock", "window", "line", "ring", "quotas", "closures", "health"];
 
 struct Script {
     name: &'static str,

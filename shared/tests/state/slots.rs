@@ -43,6 +43,7 @@ async fn every_call_on_an_account_stays_within_its_slot() {
         key: table.key.clone(),
         request: request("q1"),
         span: Some(span.clone()),
+        quotas: Vec::new(),
     };
     assert_eq!(store.settle_lapsed(&lapsed).await.unwrap(), SettleLapsed::Alive);
     let settlement = Settlement { span: Some(span.clone()), ..table.settlement("q1", 7) };
