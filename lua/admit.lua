@@ -59,14 +59,15 @@ local function admit(KEYS, ARGV)
   if before[2] then return {'admitted', tonumber(before[2]), tonumber(before[3])} end
 
   local owner = call('HMGET', account, 'money', 'overdraft')
-  local quotas, marks = {}, {'spend_mark'}
+  local quotas, marks = {}, {}
   for n = 1, #KEYS - 12 do
     local a = 12 + n * 6
     quotas[n] = {key = KEYS[n + 12], kind = ARGV[a], limit = tonumber(ARGV[a + 1]), mark = ARGV[a + 2], label = ARGV[a + 3],
       starts = tonumber(ARGV[a + 4]), ends = tonumber(ARGV[a + 5]), index = n - 1}
-    marks[n + 1] = ARGV[a + 2]
+    marks[n] = ARGV[a + 2]
   end
-  local key = call('HMGET', record, 'status', 'secret', 'rev', 'rpm', 'max_concurrent', 'spend_limit', 'tpm', unpack(marks))
+  local key = call('HMGET', record, 'status', 'secret', 'rev', 'rpm', 'max_concurrent', 'spend_limit', 'tpm', 'spend_mark',
+    unpack(marks))
   if not owner[1] or not key[1] then return {'lost'} end
   if key[1] ~= 'active' or key[2] ~= secret then return {'disabled'} end
   local limited, reserves = owner[1] ~= 'unlimited', owner[2] ~= 'soft'

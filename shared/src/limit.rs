@@ -83,7 +83,7 @@ pub enum Extent {
 }
 
 /// How much a token of one class counts towards a limit of tokens per minute, in thousandths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
 /// How much a token of each class counts towards a limit of tokens per minute.
@@ -120,7 +120,8 @@ impl Weight {
 
     /// Reads a decimal number from 0 to 1000 with at most three decimals, exactly.
     pub fn parse(text: &str) -> Option<Self> {
-        let milli = scaled_decimal(text, 3).ok().filter(|milli| (0..=Self::MAX).contains(milli) && !text.starts_with('-'))?;
+        let milli =
+            scaled_decimal(text, 3).ok().filter(|milli| (0..=Self::MAX).contains(milli) && !text.starts_with('-'))?;
         u32::try_from(milli).ok().map(Self)
     }
 

@@ -17,7 +17,10 @@ fn full_rights() -> KeyRights {
         tpm: Some(1000),
         max_concurrent: Some(4),
         spend: Some(SpendLimit { limit: nanos(10), period: "month".into(), zone: "Europe/Berlin".into() }),
-        quotas: vec![Quota { amount: Amount::Requests(NonZeroU64::MIN), extent: Extent::Calendar(Period::utc(Cycle::Day)) }],
+        quotas: vec![Quota {
+            amount: Amount::Requests(NonZeroU64::MIN),
+            extent: Extent::Calendar(Period::utc(Cycle::Day)),
+        }],
         models: vec!["gpt-*".into(), "gemini-*".into()],
         byok: vec![connection("own-1"), connection("own-2")],
         platform_fallback: true,

@@ -174,7 +174,8 @@ impl<'a> Game<'a> {
         let span = Some(month(LABEL, 0, 1 << 40));
         let hold = if wish.hold < 0 { Hold::Free } else { Hold::AtMost(nanos(wish.hold)) };
         let estimate = Estimate { bound: wish.bound, ..estimate(wish.input, wish.output) };
-        let ask = AdmitAsk { hold, span, place, estimate, quotas: self.turns(), ..self.table.admit_ask(&self.name(call)) };
+        let ask =
+            AdmitAsk { hold, span, place, estimate, quotas: self.turns(), ..self.table.admit_ask(&self.name(call)) };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).admit(&ask).await.unwrap();

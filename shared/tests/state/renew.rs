@@ -105,7 +105,17 @@ async fn progress_is_kept_with_the_open_request() {
     };
     let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
     table.store().renew_keys(&table.account, &[lease]).await.unwrap();
-    let fields = ["served_model", "connection", "input", "cached_input", "cache_write", "output", "reasoning", "cost", "weighed"];
+    let fields = [
+        "served_model",
+        "connection",
+        "input",
+        "cached_input",
+        "cache_write",
+        "output",
+        "reasoning",
+        "cost",
+        "weighed",
+    ];
     let mut seen = Vec::new();
     for field in fields {
         seen.push(table.text(&["HGET", "hg:{a:acme}:req:q1", field]).await);

@@ -207,8 +207,13 @@ async fn a_dead_replicas_request_is_settled_once_at_its_last_progress() {
     admit(&table, "q1", 50).await;
     table.at(5_000).await;
     let tokens = Tokens { input: 10, output: 3, ..Tokens::default() };
-    let progress =
-        Progress { served_model: Some(model("n")), connection: Some(connection("a")), tokens, cost: nanos(4), ..Progress::default() };
+    let progress = Progress {
+        served_model: Some(model("n")),
+        connection: Some(connection("a")),
+        tokens,
+        cost: nanos(4),
+        ..Progress::default()
+    };
     let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
     table.store().renew_keys(&table.account, from_ref(&lease)).await.unwrap();
     table.at(19_999).await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::Value;
 use shared::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
+use shared::limit::Weighed;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
-use shared::limit::Weighed;
 use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place, SpendSpan};
 use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk};
 use shared::state::link::Link;
@@ -305,12 +305,7 @@ pub(super) fn at_once(max_concurrent: u32) -> KeyRights {
 
 /// What a request says it will use: so many tokens in, and so many out.
 pub(super) fn estimate(input: u64, output: u64) -> Estimate {
-    Estimate {
-        bound: Bound::Stated,
-        tokens: input + output,
-        input_milli: input * 1_000,
-        output_milli: output * 1_000,
-    }
+    Estimate { bound: Bound::Stated, tokens: input + output, input_milli: input * 1_000, output_milli: output * 1_000 }
 }
 
 /// A month that began with the test.

@@ -132,8 +132,8 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let connection = (limit(2), limit(4));
     let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
     let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
-    let quotas = (20..300_i64, 2..8_i64, 10..120_i64)
-        .prop_map(|(tokens, requests, cost)| Quotas { tokens, requests, cost });
+    let quotas =
+        (20..300_i64, 2..8_i64, 10..120_i64).prop_map(|(tokens, requests, cost)| Quotas { tokens, requests, cost });
     let of_key = (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, limit(40), quotas);
     (of_key, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
         |((rpm, cap, opening, spend_limit, tpm, quotas), overdraft, max_lock, connections)| Rules {
@@ -163,8 +163,12 @@ fn wish() -> impl Strategy<Value = Wish> {
 fn used() -> impl Strategy<Value = Used> {
     let upstream = prop_oneof![3 => Just(Upstream::Reached), 1 => Just(Upstream::Spared)];
     let tokens = || prop_oneof![1 => Just(0), 3 => 0..30_u64];
-    (0..30_i64, tokens(), tokens(), upstream)
-        .prop_map(|(cost, input, output, upstream)| Used { cost, input, output, upstream })
+    (0..30_i64, tokens(), tokens(), upstream).prop_map(|(cost, input, output, upstream)| Used {
+        cost,
+        input,
+        output,
+        upstream,
+    })
 }
 
 fn place() -> impl Strategy<Value = Place> {
