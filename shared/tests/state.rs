@@ -10,6 +10,7 @@ mod state {
     mod declare;
     mod line;
     mod model;
+    mod quotas;
     mod record;
     mod renew;
     mod settle;
@@ -17,4 +18,5 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod tpm;
 }

@@ -32,14 +32,20 @@ mod locks;
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/quotas.rs"]
+mod quotas;
 #[path = "scenarios/refusals.rs"]
 mod refusals;
 #[path = "scenarios/rpm.rs"]
 mod rpm;
 #[path = "scenarios/sdk.rs"]
 mod sdk;
+#[path = "scenarios/spend.rs"]
+mod spend;
 #[path = "scenarios/streams.rs"]
 mod streams;
+#[path = "scenarios/tpm.rs"]
+mod tpm;
 #[path = "scenarios/traces.rs"]
 mod traces;
 #[path = "scenarios/wire.rs"]
