@@ -81,7 +81,7 @@ async fn a_call_that_waits_for_what_others_hold_starts_when_they_used_less() {
 async fn a_killed_replicas_holds_of_a_spend_limit_come_back() {
     let config = Config::connections(1).ci("spend_limit: {usd: 0.006}").more("limits: {key_wait: 0s}");
     let mut cluster = Cluster::of_three(&config).await;
-    cluster.fake.script([Rule::any().times(1).delays_headers(Duration::from_secs(60))]);
+    cluster.fake.script([Rule::any().times(1).delays_headers(Duration::from_mins(1))]);
     let client = cluster.client(0).clone();
     let secret = format!("Bearer {SECRET}");
     let hanging = tokio::spawn(async move {

@@ -169,7 +169,7 @@ async fn a_call_that_fails_or_is_refused_before_any_upstream_gives_everything_ba
 
 #[tokio::test]
 async fn a_caller_that_waits_is_served_when_tokens_come_back_on_another_replica() {
-    let cluster = Cluster::of_three(&Config::connections(1).ci("tpm: 500").more("limits: {key_wait: 20s}")).await;
+    let cluster = Cluster::of_three(&Config::connections(1).ci("tpm: 600").more("limits: {key_wait: 20s}")).await;
     cluster.fake.script([Rule::any().tokens(10, 10).delays_headers(Duration::from_millis(700))]);
     let answers = burst(&cluster, 6, 20, 400).await;
     assert!(answers.iter().all(|answer| answer.status == 200), "each holds 400 and uses 20: {answers:?}");

@@ -48,8 +48,9 @@ fn quota_use(quota: &Quota, used: i64, resets_ms: Option<i64>) -> QuotaUse {
 fn length(time: Duration) -> String {
     let ms = time.as_millis();
     let parts = [(ms / 3_600_000, "h"), (ms / 60_000 % 60, "m"), (ms / 1_000 % 60, "s"), (ms % 1_000, "ms")];
-    let shown = parts.iter().filter(|(count, _)| *count > 0);
-    shown.map(|(count, unit)| format!("{count}{unit}")).collect()
+    let shown: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    shown.concat()
 }
 
 #[cfg(test)]
