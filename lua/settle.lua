@@ -85,8 +85,8 @@ local function settle(KEYS, ARGV)
       held, reserves = call('HINCRBY', reserved, 'total', -hold), true
     end
   end
-  hold_free(held_by_all, spend, open[5])
-  hold_free(held_by_all, tpm_ring, open[6])
+  if open[5] then hold_free(held_by_all, spend, open[5]) end
+  if open[6] then hold_free(held_by_all, tpm_ring, open[6]) end
   local quotas = {}
   for n = 1, #KEYS - 12 do
     local a = 18 + n * 4

@@ -74,7 +74,6 @@ async fn what_is_not_enforced_yet_is_named_once_each_and_only_if_the_file_uses_i
         notices,
         [
             "notice: tpm (connection first) is read and checked, not enforced yet",
-            "notice: quotas (key plain) is read and checked, not enforced yet",
             "notice: residency (account acme) is read and checked, not enforced yet",
         ]
     );
