@@ -8,8 +8,12 @@ mod state {
     mod cost;
     mod credit;
     mod declare;
+    mod endpoints;
+    mod health;
     mod line;
+    mod made;
     mod model;
+    mod pins;
     mod quotas;
     mod record;
     mod renew;
@@ -19,4 +23,5 @@ mod state {
     mod table;
     mod thoughts;
     mod tpm;
+    mod turns;
 }

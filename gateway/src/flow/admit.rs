@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::ids::ModelName;
 use shared::limit::{Amount, Period, Quota};
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
@@ -21,7 +20,7 @@ use super::plan::Ladder;
 use super::settle::{Facts, Open};
 use super::tally;
 use crate::app::Shared;
-use crate::catalog::{Model, Owner};
+use crate::catalog::{Named, Owner};
 use crate::dialect::wanted::Wanted;
 use crate::error::Refusal;
 
@@ -41,8 +40,8 @@ const DEFAULT_OUTPUT: u64 = 4_096;
 pub struct Asked<'a> {
     /// The request as the caller put it.
     pub wanted: &'a Wanted,
-    /// The model it names.
-    pub model: &'a Arc<Model>,
+    /// What its model's name stands for.
+    pub named: &'a Named,
     /// The rungs that may answer.
     pub ladder: &'a Ladder,
     /// Cancelled when the caller hangs up.
@@ -79,7 +78,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         estimate: tally::expected(asked.wanted.look(), &weights),
         quotas: turns_at(&rights.quotas, now_ms),
         place: Place::Pass,
-        model: asked.model.name.clone(),
+        model: asked.named.model.name.clone(),
     };
     let answer = stand_in_line(app, &mut ask, known, asked.gone, journey).await?;
     match answer {
@@ -88,6 +87,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
+                priority: known.caller.rights.priority,
                 request: ask.request,
                 model: ask.model,
                 span: ask.span,
@@ -113,7 +113,7 @@ async fn stand_in_line(
 ) -> Result<Admit, Fall> {
     let deadline = Instant::now() + app.catalog.load().limits.key_wait.saturating_sub(journey.waited);
     let mut turns = 0;
-    let mut stood = false;
+    let mut stood = None;
     // Subscribed before the place is taken: a slot freed in between is not missed.
     let place = app.waker.place(journey.request.as_str());
     loop {
@@ -130,14 +130,15 @@ async fn stand_in_line(
             continue;
         }
         let Some(pause) = pause(&answer) else {
-            if stood && !matches!(answer, Admit::Admitted { .. }) {
+            if stood.is_some() && !matches!(answer, Admit::Admitted { .. }) {
                 leave(app, ask).await;
             }
             return Ok(answer);
         };
-        stood = true;
+        stood.get_or_insert_with(|| {
+            (app.metrics.stand_in_line(), app.metrics.occupancy.waits_for_key(&ask.account, &ask.key))
+        });
         let began = Instant::now();
-        let _waiting = app.metrics.stand_in_line();
         tokio::select! {
             () = gone.cancelled() => {}
             _ = place.woken(pause.min(left)) => {}
@@ -185,7 +186,7 @@ pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
 /// is held for it.
 fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let name = &asked.wanted.look().model;
-    if !allowed(&caller.rights.models, name, &asked.model.name) {
+    if !allowed(&caller.rights.models, asked.named) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
     }
     if asked.ladder.steps.is_empty() {
@@ -196,7 +197,7 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let money_counts = caller.money == MoneyLimit::Limited || limited;
     let mut most = NanoDollars::ZERO;
     let mut all_free = true;
-    for rung in asked.ladder.steps.iter().flat_map(|step| &step.rungs) {
+    for rung in asked.ladder.rungs() {
         if rung.serving.connection.owner != Owner::Platform {
             continue;
         }
@@ -214,10 +215,8 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
 }
 
 /// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
-pub(super) fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
-    let matches = |pattern: &ModelPattern| {
-        pattern.matches(model) || ModelName::parse(asked).is_ok_and(|name| pattern.matches(&name))
-    };
+pub(super) fn allowed(patterns: &[String], asked: &Named) -> bool {
+    let matches = |pattern: &ModelPattern| pattern.matches(&asked.model.name) || pattern.matches(&asked.name);
     patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::named(text)).any(|p| matches(&p))
 }
 
@@ -286,9 +285,9 @@ accounts: [{id: acme}]
         let wanted = Wanted::read(Entry::at(Api::Chat), body).unwrap();
         assert_eq!(wanted.look().prompt_chars, 100);
         let catalog = catalog(FILE);
-        let model = catalog.model(model).unwrap();
-        let ladder = plan(&catalog, Means { account: &caller.account, byok: &[], platform }, model);
-        may_use(caller, Asked { wanted: &wanted, model, ladder: &ladder, gone: &CancellationToken::new() })
+        let named = catalog.find(model).unwrap();
+        let ladder = plan(&catalog, Means { platform, ..Means::of(&caller.account) }, &named.model, None);
+        may_use(caller, Asked { wanted: &wanted, named: &named, ladder: &ladder, gone: &CancellationToken::new() })
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, RequestId, SecretHash};
-use crate::limit::Quota;
+use crate::limit::{Priority, Quota};
 use crate::money::NanoDollars;
 
 /// An account as the file has it, with all its client keys.
@@ -72,6 +72,8 @@ pub struct KeyRights {
     pub tpm: Option<u32>,
     /// Requests at once.
     pub max_concurrent: Option<u32>,
+    /// How soon it is served where requests wait for a connection.
+    pub priority: Priority,
     /// Money per period.
     pub spend: Option<SpendLimit>,
     /// What it may use in what time, one of a name.
@@ -281,6 +283,7 @@ impl CallerRecord {
             rpm: count("rpm")?,
             tpm: count("tpm")?,
             max_concurrent: count("max_concurrent")?,
+            priority: count("priority")?.and_then(|n| Priority::new(u8::try_from(n).ok()?)).unwrap_or_default(),
             spend,
             quotas: read_quotas(&text("quotas").unwrap_or_default())?,
             models: text("models").map(|list| list.split('\n').map(str::to_owned).collect()).unwrap_or_default(),
@@ -333,6 +336,7 @@ fn record_fields(key: &KeyRecord, owner: &OwnerFields) -> Vec<(&'static str, Str
         ("status", "active".to_owned()),
         ("secret", key.secret.to_hex()),
         ("source", "file".to_owned()),
+        ("priority", rights.priority.get().to_string()),
         ("platform_fallback", word(rights.platform_fallback)),
         ("peers", word(rights.peers)),
     ];

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use shared::ids::{KeyId, SecretHash};
-use shared::limit::{Amount, Cycle, Extent, Period, Quota};
+use shared::limit::{Amount, Cycle, Extent, Period, Priority, Quota};
 use shared::state::admission::Admit;
 use shared::state::records::{
     AccountRecord, CallerRecord, KeyRecord, KeyRights, Money, MoneyLimit, Overdraft, SpendLimit,
@@ -16,6 +16,7 @@ fn full_rights() -> KeyRights {
         rpm: Some(60),
         tpm: Some(1000),
         max_concurrent: Some(4),
+        priority: Priority::new(0).unwrap(),
         spend: Some(SpendLimit { limit: nanos(10), period: "month".into(), zone: "Europe/Berlin".into() }),
         quotas: vec![Quota {
             amount: Amount::Requests(NonZeroU64::MIN),

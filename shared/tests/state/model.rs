@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use shared::ids::RequestId;
+use shared::ids::{ConversationHash, RequestId};
 use shared::limit::{Amount, Cycle, Extent, Period, Quota, Weighed};
 use shared::money::Tokens;
 use shared::state::admission::{AdmitAsk, Estimate, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk, Sibling, Sole};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::quotas::QuotaTurn;
 use shared::state::records::{KeyRights, Money, SpendLimit};
@@ -19,7 +19,7 @@ use shared::state::settlement::{LapsedRequest, Settlement};
 use super::table::*;
 use account::Account;
 use group::Group;
-use ops::{Call, Op, Pick, Rules, Used, Wish, credential_mark, op, rules};
+use ops::{Call, Op, Pick, PinOp, Rules, Used, Wish, credential_mark, op, rules};
 
 mod account;
 mod group;
@@ -38,6 +38,8 @@ struct Game<'a> {
     group: Group,
     /// When each attempt began, as its caller was told.
     begun: BTreeMap<String, i64>,
+    /// Which endpoint each attempt was told to call.
+    endpoints: BTreeMap<String, usize>,
     /// How often each request number was used before.
     generations: [u32; 7],
 }
@@ -57,7 +59,16 @@ impl<'a> Game<'a> {
         };
         table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
         let (account, group) = (Account::new(&rules), Group::new(&rules));
-        Self { table, rules, us: 0, account, group, begun: BTreeMap::new(), generations: [0; 7] }
+        Self {
+            table,
+            rules,
+            us: 0,
+            account,
+            group,
+            begun: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            generations: [0; 7],
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -70,7 +81,13 @@ impl<'a> Game<'a> {
 
     fn candidate(&self, number: usize, credential: u8) -> Candidate {
         let (max_concurrent, rpm) = self.rules.connections[number];
-        Candidate { max_concurrent, rpm, credential_mark: credential_mark(credential), ..open(&format!("c{number}")) }
+        Candidate {
+            max_concurrent,
+            rpm,
+            credential_mark: credential_mark(credential),
+            endpoints: (0..group::endpoints_of(number)).map(endpoint).collect(),
+            ..open(&format!("c{number}"))
+        }
     }
 
     async fn play(&mut self, op: Op) -> Result<(), TestCaseError> {
@@ -91,22 +108,27 @@ impl<'a> Game<'a> {
                     self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
                 prop_assert_eq!(answer, self.account.credit(&receipt, amount));
             }
-            Op::Acquire { call, attempt, place, reversed, credential } => {
-                self.acquire(call, attempt, place, reversed, credential).await?;
+            Op::Acquire { call, attempt, place, reversed, credential, pin } => {
+                let order = if reversed { Order::Backwards } else { Order::Forwards };
+                self.acquire(call, attempt, (place, order, credential), pin).await?;
             }
-            Op::Record { call, lease, mark, siblings } => {
+            Op::Record { call, lease, mark, siblings, pin } => {
                 let (lease, number) = self.picked(call, lease);
                 let others = (0..self.rules.connections.len()).filter(|other| *other != number);
-                self.record(call, (lease, number), mark, &others.take(siblings).collect::<Vec<_>>()).await?;
+                let others = others.take(siblings).collect::<Vec<_>>();
+                self.record(call, (lease, number), (mark, pin), &others).await?;
             }
             Op::RenewConnection { call, lease } => {
                 let (lease, number) = self.picked(call, lease);
                 self.renew_connection(call, lease, number).await?;
             }
             Op::LeaveGroup { call } => {
-                let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
-                let connections = candidates.iter().map(|candidate| &candidate.connection);
-                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                let connections = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1).connection).collect();
+                let (group, turn) = (self.table.group.clone(), call.turn(self.rules.fairness));
+                let ask = LeaveAsk { group, connections, request: self.id(call), turn };
+                for _ in 0..call.times() {
+                    self.store(call).leave_lines(&ask).await.unwrap();
+                }
                 self.group.leave(&self.name(call));
             }
         }
@@ -241,12 +263,11 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         attempt: u32,
-        place: Place,
-        reversed: bool,
-        credential: u8,
+        (place, direction, credential): (Place, Order, u8),
+        pin: Option<PinOp>,
     ) -> Result<(), TestCaseError> {
         let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
-        if reversed {
+        if direction == Order::Backwards {
             order.reverse();
         }
         let lease = lease(&self.name(call), attempt);
@@ -256,16 +277,26 @@ impl<'a> Game<'a> {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
             place,
+            turn: call.turn(self.rules.fairness),
+            pin: pin.map(preference),
             candidates,
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
+            let asked = group::Ask {
+                lease: lease.to_string(),
+                member: self.name(call),
+                turn: ask.turn.clone(),
+                place,
+                credential,
+                pin,
+            };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
-            if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
+            if let shared::state::capacity::Acquire::Acquired { begun_ms, endpoint, .. } = answer {
                 self.begun.insert(lease.to_string(), begun_ms);
+                self.endpoints.insert(lease.to_string(), endpoint);
             }
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -278,15 +309,19 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         (lease, connection): (LeaseId, usize),
-        mark: Mark,
+        (mark, pin): (Mark, Option<u8>),
         siblings: &[usize],
     ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
+        // A stray word may name an endpoint that the connection has not.
+        let number = self.endpoints.get(&lease.to_string()).copied().unwrap_or(0) % 2;
         let ask = RecordAsk {
             lease: lease.clone(),
+            endpoint: at.endpoints.get(number).cloned(),
             max_lock: self.rules.max_lock,
             siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
+            pin: pin.map(conversation),
             ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         let last = !siblings.is_empty() && siblings.iter().all(|other| self.group.is_closed(*other, self.now_ms()));
@@ -296,8 +331,11 @@ impl<'a> Game<'a> {
             let answer = self.store(call).record(&ask).await.unwrap();
             prop_assert_eq!(
                 &answer,
-                &self.group.record(&lease.to_string(), connection, &mark, begun_ms, self.now_ms())
+                &self.group.record(&lease.to_string(), (connection, number), &mark, begun_ms, self.now_ms())
             );
+            if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
+                self.group.bind(conversation, connection);
+            }
             if answer == Record::Already {
                 prop_assert_eq!(self.digest().await, before, "a second record wrote");
             }
@@ -369,6 +407,22 @@ fn quotas(rules: &Rules) -> Vec<Quota> {
 fn figures(used: Used) -> (Tokens, Weighed) {
     let (total_milli, output_milli) = ((used.input + used.output) * 1_000, used.output * 1_000);
     (Tokens { input: used.input, output: used.output, ..Tokens::default() }, Weighed { total_milli, output_milli })
+}
+
+/// The order of the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Forwards,
+    Backwards,
+}
+
+fn conversation(number: u8) -> ConversationHash {
+    ConversationHash::of([number; 32])
+}
+
+fn preference(pin: PinOp) -> Pin {
+    let given_up = pin.given_up.map(|number| connection(&format!("c{number}"))).into_iter().collect();
+    Pin { conversation: conversation(pin.conversation), patience: millis(pin.patience_ms), given_up }
 }
 
 fn sibling(candidate: &Candidate) -> Sibling {

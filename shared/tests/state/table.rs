@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use shared::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
-use shared::limit::Weighed;
+use shared::ids::{
+    AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
+};
+use shared::limit::{Priority, Weighed};
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
 use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place, SpendSpan};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk, Turn};
 use shared::state::link::Link;
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
@@ -196,6 +198,8 @@ impl Table {
             lease: lease(name, 1),
             max_lock: MAX_LOCK,
             place: Place::Pass,
+            turn: turn("acme"),
+            pin: None,
             candidates: candidates.to_vec(),
         }
     }
@@ -223,7 +227,10 @@ impl Table {
             mark,
             jitter_percent: 100,
             max_lock: MAX_LOCK,
+            endpoint: None,
+            told: Vec::new(),
             siblings: Vec::new(),
+            pin: None,
         }
     }
 
@@ -256,12 +263,21 @@ pub(super) fn lease(name: &str, attempt: u32) -> LeaseId {
     LeaseId { request: request(name), attempt }
 }
 
+/// The turn of an account.
+pub(super) fn turn(account: &str) -> Turn {
+    Turn { account: Some(AccountId::parse(account).unwrap()), priority: Priority::default() }
+}
+
 pub(super) fn model(name: &str) -> ModelName {
     ModelName::parse(name).unwrap()
 }
 
 pub(super) fn connection(name: &str) -> ConnectionId {
     ConnectionId::parse(name).unwrap()
+}
+
+pub(super) fn endpoint(number: usize) -> EndpointId {
+    EndpointId::parse(&format!("e{number}")).unwrap()
 }
 
 pub(super) fn nanos(amount: i64) -> NanoDollars {
@@ -285,6 +301,7 @@ pub(super) fn open(name: &str) -> Candidate {
         max_concurrent: None,
         rpm: None,
         credential_mark: "c1".into(),
+        endpoints: Vec::new(),
     }
 }
 

@@ -12,6 +12,12 @@ use super::replica::signal;
 /// How long after the last answer leases, places in line and holds may linger: settlement is off the client's path.
 const CLEAN_WITHIN: Duration = Duration::from_secs(5);
 
+impl std::fmt::Display for Closure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.what, self.cause, self.length)
+    }
+}
+
 /// How much of what was written outlives a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -31,6 +37,17 @@ pub struct Redis {
     server: Option<ManagedRedis>,
     url: String,
     _folder: tempfile::TempDir,
+}
+
+/// A lock or cooldown of a connection, as it lies in Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closure {
+    /// What it is about: the key from the connection's id on, e.g. `conn-1:bucket:m1:lock`.
+    pub what: String,
+    /// A lock's cause; `cooling` for a cooldown, `counting` for one that only counts failures.
+    pub cause: String,
+    /// From its setting to its end; the failures so far where it only counts.
+    pub length: i64,
 }
 
 /// A row of an account's ledger, field by field.
@@ -132,6 +149,33 @@ impl Redis {
     /// A hash, field by field.
     pub async fn hash(&self, key: &str) -> BTreeMap<String, String> {
         self.ask(&["HGETALL", key]).await
+    }
+
+    /// All locks and cooldowns that are set, by key. What a success has cleared is none.
+    pub async fn closures(&self) -> Vec<Closure> {
+        let mut found = Vec::new();
+        for key in self.keys("hg:{g:*}:conn:*").await {
+            if !key.ends_with(":lock") && !key.ends_with(":cooldown") {
+                continue;
+            }
+            let what = key.split_once(":conn:").map_or(key.as_str(), |(_, what)| what).to_owned();
+            let fields = self.hash(&key).await;
+            let number = |name: &str| fields.get(name).and_then(|text| text.parse::<i64>().ok());
+            let cause = fields.get("cause").map_or("cooling", String::as_str).to_owned();
+            match (number("until").zip(number("set_at")), number("fails")) {
+                (Some((until, set_at)), _) => found.push(Closure { what, cause, length: until - set_at }),
+                (None, Some(fails)) => found.push(Closure { what, cause: "counting".into(), length: fails }),
+                (None, None) => {}
+            }
+        }
+        found
+    }
+
+    /// Unlocks by hand: deletes all that is known of connections.
+    pub async fn unlock_all(&self) {
+        for key in self.keys("hg:{g:*}:conn:*").await {
+            self.cli(&["DEL", &key]).await;
+        }
     }
 
     /// An account's balance in nano-dollars.

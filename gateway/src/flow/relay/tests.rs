@@ -11,7 +11,7 @@ use crate::app::Shared;
 use crate::app::tests::app;
 use crate::dialect::UsageChunk;
 use crate::dialect::openai::stream::Same;
-use crate::flow::plan::{Means, Platform, plan};
+use crate::flow::plan::{Means, plan};
 use crate::flow::settle::Facts;
 use crate::flow::tally::{Served, Tally};
 use crate::upstream::sse::Scanner;
@@ -34,10 +34,11 @@ type Piece = Result<Bytes, std::io::Error>;
 fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let catalog = app.catalog.load_full();
     let account = "acme".parse().unwrap();
-    let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
-    let rung = plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].clone();
+    let means = Means::of(&account);
+    let rung = plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].clone();
     let facts = Facts {
         account: account.clone(),
+        priority: shared::limit::Priority::default(),
         key: "ci".parse().unwrap(),
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
@@ -60,7 +61,10 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         mark: Mark::Nothing,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
+        endpoint: None,
+        told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),

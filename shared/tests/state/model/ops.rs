@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use shared::config::Fairness;
+use shared::ids::AccountId;
+use shared::limit::Priority;
 use shared::state::admission::{Bound, Place};
-use shared::state::capacity::{Length, LockCause, Mark, Sole};
+use shared::state::capacity::{Length, LockCause, Mark, Sole, Turn};
 use shared::state::records::Overdraft;
 use shared::state::settlement::Upstream;
 
@@ -22,6 +25,8 @@ pub(super) struct Rules {
     pub(super) quotas: Quotas,
     pub(super) overdraft: Overdraft,
     pub(super) max_lock: Duration,
+    /// Whether accounts take turns.
+    pub(super) fairness: Fairness,
     pub(super) connections: Vec<(Option<u32>, Option<u32>)>,
 }
 
@@ -94,6 +99,7 @@ pub(super) enum Op {
         place: Place,
         reversed: bool,
         credential: u8,
+        pin: Option<PinOp>,
     },
     Record {
         call: Call,
@@ -101,6 +107,8 @@ pub(super) enum Op {
         mark: Mark,
         /// How many of the other connections are told of.
         siblings: usize,
+        /// The conversation that a success binds.
+        pin: Option<u8>,
     },
     RenewConnection {
         call: Call,
@@ -109,6 +117,14 @@ pub(super) enum Op {
     LeaveGroup {
         call: Call,
     },
+}
+
+/// A conversation that may prefer a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PinOp {
+    pub(super) conversation: u8,
+    pub(super) patience_ms: u64,
+    pub(super) given_up: Option<usize>,
 }
 
 /// Which lease of a connection is meant.
@@ -134,9 +150,11 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
     let quotas =
         (20..300_i64, 2..8_i64, 10..120_i64).prop_map(|(tokens, requests, cost)| Quotas { tokens, requests, cost });
+    let fairness = prop_oneof![3 => Just(Fairness::Account), 1 => Just(Fairness::Fifo)];
+    let group = (max_lock, fairness, prop::collection::vec(connection, 1..4));
     let of_key = (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, limit(40), quotas);
-    (of_key, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
-        |((rpm, cap, opening, spend_limit, tpm, quotas), overdraft, max_lock, connections)| Rules {
+    (of_key, overdraft, group).prop_map(
+        |((rpm, cap, opening, spend_limit, tpm, quotas), overdraft, (max_lock, fairness, connections))| Rules {
             rpm,
             cap,
             opening,
@@ -145,6 +163,7 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
             quotas,
             overdraft,
             max_lock,
+            fairness,
             connections,
         },
     )
@@ -187,6 +206,7 @@ fn mark() -> impl Strategy<Value = Mark> {
         2 => Just(Mark::Committed),
         4 => Just(Mark::Success { first_token: None }),
         6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
+        3 => prop_oneof![Just(1), Just(10), Just(60)].prop_map(|s| Mark::Endpoint { rest: secs(s) }),
         2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
         2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
             Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
@@ -201,6 +221,16 @@ fn pick() -> impl Strategy<Value = Pick> {
     ]
 }
 
+fn pin() -> impl Strategy<Value = Option<PinOp>> {
+    let patience = prop_oneof![Just(0), Just(1), Just(1_000), Just(59_999), Just(60_000)];
+    let pin = (0..2_u8, patience, prop::option::weighted(0.2, 0..3_usize));
+    prop::option::of(pin.prop_map(|(conversation, patience_ms, given_up)| PinOp {
+        conversation,
+        patience_ms,
+        given_up,
+    }))
+}
+
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
     prop_oneof![
@@ -212,11 +242,18 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         4 => (call(), used()).prop_map(|(call, used)| Op::Settle { call, used }),
         3 => call().prop_map(|call| Op::SettleLapsed { call }),
         1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
-        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
-            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
+        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8, pin()).prop_map(
+            |(call, attempt, place, reversed, credential, pin)| Op::Acquire {
+                call,
+                attempt,
+                place,
+                reversed,
+                credential,
+                pin,
+            }
         ),
-        9 => (call(), pick(), mark(), 0..3_usize)
-            .prop_map(|(call, lease, mark, siblings)| Op::Record { call, lease, mark, siblings }),
+        9 => (call(), pick(), mark(), 0..3_usize, prop::option::of(0..2_u8))
+            .prop_map(|(call, lease, mark, siblings, pin)| Op::Record { call, lease, mark, siblings, pin }),
         2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
@@ -230,6 +267,14 @@ impl Call {
     /// Each request belongs to one replica.
     pub(super) fn replica(self) -> usize {
         usize::from(self.request) % 3
+    }
+
+    /// Two accounts, one of them with keys of several priorities.
+    pub(super) fn turn(self, fairness: Fairness) -> Turn {
+        let account = ["a", "b", "a", "b", "b", "a", "b"][usize::from(self.request)];
+        let priority = [5, 5, 5, 5, 0, 5, 6][usize::from(self.request)];
+        let account = (fairness == Fairness::Account).then(|| AccountId::parse(account).unwrap());
+        Turn { account, priority: Priority::new(priority).unwrap() }
     }
 
     pub(super) fn times(self) -> usize {
