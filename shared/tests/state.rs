@@ -14,6 +14,7 @@ mod state {
     mod made;
     mod model;
     mod pins;
+    mod quotas;
     mod record;
     mod renew;
     mod settle;
@@ -21,5 +22,6 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod tpm;
     mod turns;
 }

@@ -48,6 +48,8 @@ mod locks;
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/quotas.rs"]
+mod quotas;
 #[path = "scenarios/races.rs"]
 mod races;
 #[path = "scenarios/refusals.rs"]
@@ -60,10 +62,14 @@ mod sdk;
 mod shapes;
 #[path = "scenarios/signals.rs"]
 mod signals;
+#[path = "scenarios/spend.rs"]
+mod spend;
 #[path = "scenarios/sticky.rs"]
 mod sticky;
 #[path = "scenarios/streams.rs"]
 mod streams;
+#[path = "scenarios/tpm.rs"]
+mod tpm;
 #[path = "scenarios/traces.rs"]
 mod traces;
 #[path = "scenarios/waiting.rs"]

@@ -205,7 +205,7 @@ impl Redis {
         .await;
     }
 
-    /// What is held now: live leases, live places in line, and reserved money.
+    /// What is held now: live leases, live places in line, reserved money, and what open requests hold of limits.
     pub async fn held(&self) -> Vec<String> {
         let mut held = Vec::new();
         let live = format!("({}", self.now_ms().await);
@@ -216,7 +216,7 @@ impl Redis {
                     let members: Vec<String> = self.ask(&["ZRANGE", &key, &live, "+inf", "BYSCORE"]).await;
                     held.extend(members.into_iter().map(|member| format!("{key} {member}")));
                 }
-                "reserved" => {
+                "reserved" | "held" => {
                     let holds = self.hash(&key).await.into_iter().filter(|(_, amount)| amount != "0");
                     held.extend(holds.map(|(request, amount)| format!("{key} {request} {amount}")));
                 }
