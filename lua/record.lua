@@ -24,7 +24,8 @@
 -- ARGV[9]    credential   its mark
 -- ARGV[10]   sole         'sole' if there is no other connection; it counts as sole too if all that KEYS names are closed now
 -- ARGV[11]   first_token  ms; -1: unknown
--- and from the twelfth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
+-- ARGV[12]   slots        of the connection; -1: no limit
+-- and from the thirteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
 --            told
 -- returns    {'recorded', wait_ms or -1} | {'already'}
 -- holds      Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
@@ -36,7 +37,7 @@ local function record(KEYS, ARGV)
   local waiters, alive, health, endpoint, quota = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
   local lease, mark, begun, jitter = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
   local max_lock, wake_prefix, cause, length = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
-  local credential, sole, first_token = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11])
+  local credential, sole, first_token, slots = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11]), tonumber(ARGV[12])
   local call = redis.call
   local now = clock()
 
@@ -79,8 +80,11 @@ local function record(KEYS, ARGV)
     if word then closed = wait end
   end
 
-  if #ARGV > 11 then quota_told(quota, now, ARGV, 11) end
+  if #ARGV > 12 then quota_told(quota, now, ARGV, 12) end
   if mark == 'success' or mark == 'failure' or mark == 'endpoint' then health_note(health, now, mark == 'success', first_token) end
-  if mark ~= 'committed' then line_wake(waiters, alive, now, wake_prefix) end
+  if mark ~= 'committed' and call('EXISTS', waiters) == 1 then
+    -- Not only the first: it may have been told of another slot and not have come yet.
+    line_wake(waiters, alive, now, wake_prefix, slots - call('ZCARD', leases))
+  end
   return {'recorded', closed}
 end
