@@ -5,7 +5,8 @@
 -- ARGV[1]    max_lock  ms
 -- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health
 -- returns    {'survey', now_ms, row …}; rows by kind: {1 if there, nanos} for the first three; {live, lapsed}; request ids;
---            {callers}; {admissions of the last 60 s}; {state, a lock's cause, wait_ms}; {oks, fails, first_token or -1}
+--            {callers}; {admissions of the last 60 s}; {state, a lock's cause, wait_ms}; {oks, fails, usual and recent ms to the
+--            first token or -1}
 -- holds      Writes nothing.
 -- caller     shared/src/state/survey.rs
 local function survey(KEYS, ARGV)
@@ -37,8 +38,7 @@ local function survey(KEYS, ARGV)
       local state, wait, cause = closure_state(key, now, max_lock)
       row = {state == 'due' and 'probe_due' or state or 'open', cause or '', wait or 0}
     else
-      local oks, fails, first_token = health_read(key, now)
-      row = {math.floor(oks), math.floor(fails), first_token or -1}
+      row = {health_told(health_read(key, now))}
     end
     reply[i + 2] = row
   end

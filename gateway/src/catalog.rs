@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -19,6 +20,9 @@ use crate::flow::plan::Order;
 
 mod connection;
 mod pools;
+
+/// For groups that the file does not name, as the default of those that it does.
+const PIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bucket of a connection whose models all share one quota.
 const ACCOUNT_BUCKET: &str = "account";
@@ -162,6 +166,11 @@ impl Catalog {
     /// Who is served next where requests wait for a group's connections.
     pub fn fairness(&self, group: &GroupId) -> Fairness {
         self.groups.get(group).map_or(Fairness::Account, |group| group.fairness)
+    }
+
+    /// How long a conversation waits for its own connection of a group before it takes another.
+    pub fn pin_patience(&self, group: &GroupId) -> Duration {
+        self.groups.get(group).map_or(PIN_PATIENCE, |group| group.pin_patience)
     }
 
     /// What a caller means by a name: a model, an alias, or either with a marker that names one of the model's pools.

@@ -1,7 +1,9 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
 pub mod anthropic;
+pub mod bound;
 pub mod code_assist;
+pub mod conversation;
 pub mod gemini;
 pub mod images;
 pub mod mend;

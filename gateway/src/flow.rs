@@ -15,6 +15,7 @@ use tracing::Instrument as _;
 
 use crate::app::Shared;
 use crate::catalog::{Catalog, Named};
+use crate::dialect::conversation as signals;
 use crate::dialect::wanted::{Entry, WORDS, Wanted};
 use crate::dialect::{Answer, Dialect};
 use crate::error::{BadRequest, Fault, Refusal};
@@ -24,8 +25,10 @@ use crate::metrics::{KindLabel, RequestLabels};
 pub mod admit;
 pub mod attempt;
 pub mod authenticate;
+pub mod bound;
 pub mod climb;
 pub mod commit;
+pub mod conversation;
 pub mod held;
 pub mod journey;
 pub mod memory;
@@ -42,7 +45,9 @@ pub mod tally;
 use admit::{Admission, Asked};
 use attempt::Exchange;
 use authenticate::{Known, Read, authenticate, authenticate_again};
+use bound::{Tie, tie};
 use climb::Climb;
+use conversation::Conversation;
 use journey::Journey;
 use memory::Memory;
 use patience::Admitted;
@@ -165,9 +170,12 @@ async fn stages(
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
-    let memory = Memory::new(app.store.clone(), known.caller.account.clone());
-    let (ladder, mut open) =
-        admitted(app, catalog, known, Wish { wanted: &wanted, named: &named, gone }, journey).await?;
+    let account = known.caller.account.clone();
+    let memory = Memory::new(app.store.clone(), account.clone());
+    let conversation = Conversation::new(&wanted, &account, &model.name);
+    let tie = tie(&app.store, &wanted, &account).await.map_err(|error| admit::unanswered(app, &error))?;
+    let wish = Wish { wanted: &wanted, named: &named, tie: &tie, gone };
+    let (ladder, mut open) = admitted(app, catalog, known, wish, journey).await?;
     if wanted.look().answer == Answer::Stream {
         // Nobody listens where the caller is gone.
         let _ = admits.send(Admitted::new(wanted.api(), wanted.framing(), journey));
@@ -179,14 +187,19 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climb = Climb { app, catalog, ladder: &ladder, model: &model.name, turn: &open.turn(), exchange };
+    let (model, turn) = (&model.name, &open.turn());
+    let climb = Climb { app, catalog, ladder: &ladder, model, turn, conversation: &conversation, exchange };
     let climbed = climb::climb(climb, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
         Ok(mut answered) => {
             if let attempt::Body::Whole(answer) = &mut answered.committed.body {
-                memory.keep(&std::mem::take(&mut answer.kept), &answered.rung.serving.connection).await;
+                let connection = &answered.rung.serving.connection;
+                memory.keep(&std::mem::take(&mut answer.kept), connection).await;
+                if let Some(id) = answer.made.take() {
+                    memory.made(&id, connection).await;
+                }
             }
             let cut = app.cut.clone();
             let ends = Ends {
@@ -213,6 +226,7 @@ async fn stages(
 struct Wish<'a> {
     wanted: &'a Wanted,
     named: &'a Named,
+    tie: &'a Tie,
     gone: &'a CancellationToken,
 }
 
@@ -226,7 +240,14 @@ async fn admitted(
 ) -> Result<(Ladder, Box<Open>), Fall> {
     for _ in 0..LOOK_UPS_MAX {
         let Named { model, pool, .. } = wish.named;
-        let ladder = plan::plan(catalog, means(&known), model, pool.as_ref());
+        let ladder = match wish.tie.hold(plan::plan(catalog, means(&known), model, pool.as_ref()), wish.wanted) {
+            Ok(ladder) => ladder,
+            Err(_) if known.read == Read::Before => {
+                known = authenticate_again(&app.callers, known).await?;
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
         let asked = Asked { wanted: wish.wanted, named: wish.named, ladder: &ladder, gone: wish.gone };
         match admit::admit(app, &known, asked, journey).await? {
             Admission::Admitted(open) => return Ok((ladder, open)),
@@ -272,6 +293,11 @@ async fn read(
     for name in WORDS {
         if let Some(value) = headers.get(name) {
             entry.words.insert(name, value.clone());
+        }
+    }
+    for name in signals::HEADERS {
+        if let Some(value) = headers.get(name) {
+            entry.signals.insert(name, value.clone());
         }
     }
     Wanted::read(entry, body).map_err(Refusal::BadRequest)

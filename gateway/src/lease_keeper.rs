@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::flow::tally::Tally;
+use crate::health::Healths;
 use crate::metrics::{Counted, Metrics};
 
 /// A lease lives 15 s and is renewed three times in that.
@@ -85,6 +86,7 @@ pub struct LeaseKeeper {
 struct Inner {
     store: Store,
     metrics: Arc<Metrics>,
+    healths: Healths,
     deliveries: TaskTracker,
     requests: Mutex<HashMap<RequestId, Due<RequestHold>>>,
     connections: Mutex<HashMap<LeaseId, Due<Slot>>>,
@@ -106,6 +108,7 @@ impl LeaseKeeper {
             inner: Arc::new(Inner {
                 store,
                 metrics,
+                healths: Healths::default(),
                 deliveries: TaskTracker::new(),
                 requests: Mutex::default(),
                 connections: Mutex::default(),
@@ -115,6 +118,11 @@ impl LeaseKeeper {
                 commits: Notify::new(),
             }),
         }
+    }
+
+    /// What the records of this replica brought of the connections' health.
+    pub fn healths(&self) -> &Healths {
+        &self.inner.healths
     }
 
     /// Renews a request's lease until its settlement is handed over.
@@ -169,7 +177,7 @@ impl LeaseKeeper {
     /// Answers how long the rung stays closed, if it does and Redis said so.
     pub async fn give_back(&self, record: RecordAsk) -> Option<Duration> {
         self.let_go_of_lease(&record.lease);
-        match self.inner.store.record(&record).await {
+        match self.inner.record(&record).await {
             Ok(Record::Recorded { closed }) => closed,
             Ok(Record::Already) => None,
             Err(error) => {
@@ -229,9 +237,17 @@ impl LeaseKeeper {
 impl Inner {
     async fn deliver(&self, parcel: &Parcel) -> Result<(), StateError> {
         match parcel {
-            Parcel::Record(record) => self.store.record(record).await.map(drop),
+            Parcel::Record(record) => self.record(record).await.map(drop),
             Parcel::Settle(settlement) => self.store.settle(settlement).await.map(drop),
         }
+    }
+
+    async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
+        let (record, health) = self.store.record_and_learn(ask).await?;
+        if let Some(health) = health {
+            self.healths.learn(&ask.connection, health);
+        }
+        Ok(record)
     }
 
     fn keep(&self, parcel: Parcel, error: &StateError) {

@@ -6,6 +6,7 @@ pub mod credit;
 pub mod keys;
 pub mod leases;
 pub mod link;
+pub mod made;
 pub mod managed;
 pub mod records;
 mod reply;

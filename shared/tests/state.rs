@@ -9,8 +9,11 @@ mod state {
     mod credit;
     mod declare;
     mod endpoints;
+    mod health;
     mod line;
+    mod made;
     mod model;
+    mod pins;
     mod record;
     mod renew;
     mod settle;

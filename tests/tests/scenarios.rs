@@ -60,6 +60,8 @@ mod sdk;
 mod shapes;
 #[path = "scenarios/signals.rs"]
 mod signals;
+#[path = "scenarios/sticky.rs"]
+mod sticky;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]

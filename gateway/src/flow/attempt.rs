@@ -384,6 +384,7 @@ impl Held {
         self.fed.usage = next.usage.or(self.fed.usage);
         self.fed.done |= next.done;
         self.fed.kept.extend(next.kept);
+        self.fed.made = next.made.or(self.fed.made.take());
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Relay {
     silence: Duration,
     /// What is to be kept before the caller has what was written.
     kept: Vec<Kept>,
+    /// The id under which the upstream keeps the answer, until that is remembered.
+    made: Option<String>,
     /// Rings when the upstream may have been silent for too long, or the caller heard nothing for a while. Kept over the events, as is `cut`: made anew for each, they
     /// would cost more than the event does.
     alarm: Pin<Box<Sleep>>,
@@ -169,6 +171,7 @@ impl Relay {
             failed: None,
             silence: Duration::ZERO,
             kept: Vec::new(),
+            made: None,
             alarm,
             cut,
         }
@@ -196,6 +199,9 @@ impl Relay {
     /// another replica.
     async fn next(&mut self) -> Option<Bytes> {
         let bytes = self.advance().await;
+        if let Some(id) = self.made.take() {
+            self.source.ends.memory.made(&id, &self.source.rung.serving.connection).await;
+        }
         if !self.kept.is_empty() {
             let kept = std::mem::take(&mut self.kept);
             self.source.ends.memory.keep(&kept, &self.source.rung.serving.connection).await;
@@ -239,6 +245,7 @@ impl Relay {
         self.last = Last::Content;
         let first = std::mem::take(&mut self.stream.first);
         self.kept.extend(first.kept);
+        self.made = first.made;
         if let Some((open, _)) = &self.held.both {
             open.deliver(first.chars);
         }
@@ -269,6 +276,7 @@ impl Relay {
             }
         }
         self.kept.extend(fed.kept);
+        self.made = fed.made.or(self.made.take());
         fed.out
     }
 
@@ -363,7 +371,7 @@ impl Relay {
         self.last = Last::Done;
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::Ok);
-            held.succeeded(self.source.first_token);
+            held.succeeded(Some(self.source.first_token));
         }
     }
 
@@ -412,7 +420,7 @@ impl Drop for Unended {
         if let Some((open, held)) = self.take() {
             open.end(Outcome::ClientGone);
             // Content flowed: the connection is well.
-            held.succeeded(self.first_token);
+            held.succeeded(Some(self.first_token));
         }
     }
 }

@@ -199,6 +199,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         max_lock,
         place: Place::Pass,
         turn: Turn { account: None, priority: Priority::default() },
+        pin: None,
         candidates: vec![candidate],
     };
     let taken = scene.app.store.acquire(&ask).await.unwrap();
@@ -220,6 +221,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         endpoint: None,
         told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let closed = scene.app.keeper.give_back(record.clone()).await.unwrap();
     assert!((Duration::from_secs(295)..=Duration::from_mins(5)).contains(&closed), "{closed:?}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use shared::state::scripts;
 
-const SNIPPETS: [&str; 7] = ["clock", "window", "line", "turns", "closures", "health", "quota"];
+const SNIPPETS: [&str; 8] = ["clock", "window", "line", "turns", "closures", "health", "quota", "pins"];
 
 struct Script {
     name: &'static str,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use shared::ids::RequestId;
+use shared::ids::{ConversationHash, RequestId};
 use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Record, RecordAsk, Sibling, Sole};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
@@ -16,7 +16,7 @@ use shared::state::settlement::{LapsedRequest, Settlement};
 use super::table::*;
 use account::Account;
 use group::Group;
-use ops::{Call, Op, Pick, Rules, credential_mark, op, rules};
+use ops::{Call, Op, Pick, PinOp, Rules, credential_mark, op, rules};
 
 mod account;
 mod group;
@@ -102,13 +102,15 @@ impl<'a> Game<'a> {
                     self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
                 prop_assert_eq!(answer, self.account.credit(&receipt, amount));
             }
-            Op::Acquire { call, attempt, place, reversed, credential } => {
-                self.acquire(call, attempt, place, reversed, credential).await?;
+            Op::Acquire { call, attempt, place, reversed, credential, pin } => {
+                let order = if reversed { Order::Backwards } else { Order::Forwards };
+                self.acquire(call, attempt, (place, order, credential), pin).await?;
             }
-            Op::Record { call, lease, mark, siblings } => {
+            Op::Record { call, lease, mark, siblings, pin } => {
                 let (lease, number) = self.picked(call, lease);
                 let others = (0..self.rules.connections.len()).filter(|other| *other != number);
-                self.record(call, (lease, number), mark, &others.take(siblings).collect::<Vec<_>>()).await?;
+                let others = others.take(siblings).collect::<Vec<_>>();
+                self.record(call, (lease, number), (mark, pin), &others).await?;
             }
             Op::RenewConnection { call, lease } => {
                 let (lease, number) = self.picked(call, lease);
@@ -234,12 +236,11 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         attempt: u32,
-        place: Place,
-        reversed: bool,
-        credential: u8,
+        (place, direction, credential): (Place, Order, u8),
+        pin: Option<PinOp>,
     ) -> Result<(), TestCaseError> {
         let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
-        if reversed {
+        if direction == Order::Backwards {
             order.reverse();
         }
         let lease = lease(&self.name(call), attempt);
@@ -250,6 +251,7 @@ impl<'a> Game<'a> {
             max_lock: self.rules.max_lock,
             place,
             turn: call.turn(self.rules.fairness),
+            pin: pin.map(preference),
             candidates,
         };
         for _ in 0..call.times() {
@@ -261,6 +263,7 @@ impl<'a> Game<'a> {
                 turn: ask.turn.clone(),
                 place,
                 credential,
+                pin,
             };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
@@ -279,7 +282,7 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         (lease, connection): (LeaseId, usize),
-        mark: Mark,
+        (mark, pin): (Mark, Option<u8>),
         siblings: &[usize],
     ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
@@ -291,6 +294,7 @@ impl<'a> Game<'a> {
             endpoint: at.endpoints.get(number).cloned(),
             max_lock: self.rules.max_lock,
             siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
+            pin: pin.map(conversation),
             ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         let last = !siblings.is_empty() && siblings.iter().all(|other| self.group.is_closed(*other, self.now_ms()));
@@ -302,6 +306,9 @@ impl<'a> Game<'a> {
                 &answer,
                 &self.group.record(&lease.to_string(), (connection, number), &mark, begun_ms, self.now_ms())
             );
+            if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
+                self.group.bind(conversation, connection);
+            }
             if answer == Record::Already {
                 prop_assert_eq!(self.digest().await, before, "a second record wrote");
             }
@@ -350,6 +357,22 @@ impl<'a> Game<'a> {
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
         Ok(())
     }
+}
+
+/// The order of the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Forwards,
+    Backwards,
+}
+
+fn conversation(number: u8) -> ConversationHash {
+    ConversationHash::of([number; 32])
+}
+
+fn preference(pin: PinOp) -> Pin {
+    let given_up = pin.given_up.map(|number| connection(&format!("c{number}"))).into_iter().collect();
+    Pin { conversation: conversation(pin.conversation), patience: millis(pin.patience_ms), given_up }
 }
 
 fn sibling(candidate: &Candidate) -> Sibling {

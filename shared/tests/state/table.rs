@@ -194,6 +194,7 @@ impl Table {
             max_lock: MAX_LOCK,
             place: Place::Pass,
             turn: turn("acme"),
+            pin: None,
             candidates: candidates.to_vec(),
         }
     }
@@ -225,6 +226,7 @@ impl Table {
             endpoint: None,
             told: Vec::new(),
             siblings: Vec::new(),
+            pin: None,
         }
     }
 

@@ -23,7 +23,7 @@ async fn place(table: &Table, name: &str, turn: &Turn, at: &[Candidate]) -> u32 
     match table.store().acquire(&ask(table, name, turn, at)).await.unwrap() {
         Acquire::Full { position, .. } => position.unwrap(),
         Acquire::Acquired { .. } => 0,
-        other @ Acquire::Closed { .. } => panic!("{name}: {other:?}"),
+        other => panic!("{name}: {other:?}"),
     }
 }
 

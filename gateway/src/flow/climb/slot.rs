@@ -6,7 +6,7 @@ use std::time::Duration;
 use shared::config::Fairness;
 use shared::state::admission::Place;
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, RecordAsk, RungState, SIBLINGS_MAX, Sibling, Turn,
+    Acquire, AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, RecordAsk, RungState, SIBLINGS_MAX, Sibling, Turn,
 };
 use shared::state::wake;
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::{Climb, Line, Walk};
 use crate::app::Shared;
 use crate::catalog::Serving;
+use crate::dialect::conversation::Stage;
 use crate::error::Refusal;
 use crate::flow::Fall;
 use crate::flow::admit::{FALLBACK, unanswered};
@@ -108,16 +109,27 @@ impl<'a> Walk<'a> {
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
             turn: self.turn(step),
+            pin: self.pin(step, offers),
             candidates: offers.iter().map(Offer::candidate).collect(),
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
-        let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
+        let place = (line == Line::Stand || ask.pin.is_some()).then(|| app.waker.place(self.journey.request.as_str()));
         let mut in_line = None;
         while !exchange.gone.is_cancelled() {
             let left = self.patience();
-            let stand = place.as_ref().filter(|_| !left.is_zero());
+            let stand = place.as_ref().filter(|_| line == Line::Stand && !left.is_zero());
             ask.place = stand.map_or(Place::Pass, |_| Place::Stand { max_wait: left });
+            let alone = catalog.pin_patience(&step.group).saturating_sub(self.stood_alone).min(left);
+            if let Some(pin) = &mut ask.pin {
+                pin.patience = alone;
+            }
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
+            if let (Acquire::Pinned { .. }, Some(place)) = (&answer, &place) {
+                in_line.get_or_insert_with(|| stands(app, &ask));
+                let waited = self.wait(place, FALLBACK.min(alone)).await;
+                self.stood_alone += waited;
+                continue;
+            }
             let (taken, holds_place) = self.heard(answer, step, offers, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
                 if in_line.is_some() && !matches!(taken, Taken::Slot(_)) {
@@ -147,7 +159,7 @@ impl<'a> Walk<'a> {
                 let Some(offer) = offers.get(index) else { return Err(Refusal::Internal.into()) };
                 self.leases += 1;
                 let (rung, endpoint) = (offer.rung, offer.endpoint(endpoint));
-                let receipt = Self::receipt(step, (rung, endpoint), ask, begun_ms);
+                let receipt = self.receipt(step, (rung, endpoint), ask, begun_ms);
                 Ok((Taken::Slot(Slot { rung, endpoint, held: Held::new(self.climb.app, receipt, probe) }), false))
             }
             Acquire::Closed { wait, states } => {
@@ -155,12 +167,25 @@ impl<'a> Walk<'a> {
                 self.note_closed(Some(wait), &states);
                 Ok((Taken::Closed, false))
             }
+            // There is a place whenever a pin is asked for, so this is waited for and asked again.
+            Acquire::Pinned { .. } => Ok((Taken::Full(FALLBACK), true)),
             Acquire::Full { wait, position, states } => {
                 self.note_resort(step, offers, &states);
                 self.note_closed(wait, &states);
                 Ok((Taken::Full(wait.unwrap_or(FALLBACK)), position.is_some()))
             }
         }
+    }
+
+    /// What the conversation prefers among these rungs. One that only opens prefers nothing yet.
+    fn pin(&self, step: &Step, offers: &[Offer<'_>]) -> Option<Pin> {
+        let known = self.climb.conversation.among(step)?;
+        if offers.len() < 2 || known.stage == Stage::Opens {
+            return None;
+        }
+        let connections = offers.iter().map(|offer| &offer.rung.serving.connection.id);
+        let given_up = self.climb.app.keeper.healths().unwell(connections);
+        Some(Pin { conversation: known.hash, patience: Duration::ZERO, given_up })
     }
 
     /// Remembers the first rung that nothing but its endpoints keeps closed.
@@ -186,19 +211,21 @@ impl<'a> Walk<'a> {
         if gone { Err(Fall::Gone) } else { Ok(()) }
     }
 
-    /// Waits to be woken.
-    async fn wait(&mut self, place: &wake::Place, most: Duration) {
+    /// Waits to be woken; answers how long.
+    async fn wait(&mut self, place: &wake::Place, most: Duration) -> Duration {
         let began = Instant::now();
         tokio::select! {
             () = self.climb.exchange.gone.cancelled() => {}
             _ = place.woken(most) => {}
         }
-        self.stood += began.elapsed();
-        self.journey.waited += began.elapsed();
+        let waited = began.elapsed();
+        self.stood += waited;
+        self.journey.waited += waited;
+        waited
     }
 
     /// What gives the slot back, and as whose.
-    fn receipt(step: &Step, (rung, endpoint): (&Rung, usize), ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+    fn receipt(&self, step: &Step, (rung, endpoint): (&Rung, usize), ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
         let rests = rung.serving.connection.endpoint_rest.is_some();
         RecordAsk {
             group: ask.group.clone(),
@@ -214,6 +241,7 @@ impl<'a> Walk<'a> {
             endpoint: rung.serving.endpoints.get(endpoint).filter(|_| rests).map(|endpoint| endpoint.id.clone()),
             told: Vec::new(),
             siblings: siblings(step, rung),
+            pin: self.climb.conversation.among(step).map(|known| known.hash),
         }
     }
 }

@@ -61,6 +61,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         endpoint: None,
         told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),

@@ -7,7 +7,7 @@ use shared::state::admission::Place;
 use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole, Turn};
 
 use super::line::{Turns, Window};
-use super::ops::{Rules, credential_mark};
+use super::ops::{PinOp, Rules, credential_mark};
 use super::{START, millis};
 
 const MINUTE: i64 = 60_000;
@@ -18,6 +18,7 @@ pub(super) struct Ask {
     pub(super) turn: Turn,
     pub(super) place: Place,
     pub(super) credential: u8,
+    pub(super) pin: Option<PinOp>,
 }
 
 /// A lock or a cooldown.
@@ -60,6 +61,8 @@ struct Connection {
 pub(super) struct Group {
     connections: Vec<Connection>,
     max_lock: i64,
+    /// By conversation.
+    pins: BTreeMap<u8, usize>,
 }
 
 impl Closure {
@@ -245,7 +248,8 @@ impl Group {
             line: Turns::default(),
         };
         let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
-        Self { connections: rules.connections.iter().enumerate().map(connection).collect(), max_lock }
+        let connections = rules.connections.iter().enumerate().map(connection).collect();
+        Self { connections, max_lock, pins: BTreeMap::new() }
     }
 
     /// All leases that were not given back or reaped, with the numbers of their connections.
@@ -271,8 +275,12 @@ impl Group {
             }
         }
         let mark = credential_mark(ask.credential);
-        let (mut states, mut merely_full) = (Vec::new(), Vec::new());
-        for (index, number) in order.iter().enumerate() {
+        let (mut states, mut merely_full) = (BTreeMap::new(), Vec::new());
+        let preferred = ask.pin.filter(|pin| self.pins.get(&pin.conversation) != pin.given_up.as_ref());
+        let preferred = preferred.and_then(|pin| self.pins.get(&pin.conversation).copied().zip(Some(pin.patience_ms)));
+        let mut turns: Vec<(usize, &usize)> = order.iter().enumerate().collect();
+        turns.sort_by_key(|(_, number)| preferred.is_none_or(|(pinned, _)| pinned != **number));
+        for (index, number) in turns {
             let connection = &mut self.connections[*number];
             let open = connection.rung(now, self.max_lock, Some(&mark)).and_then(|due| {
                 let (endpoint, probes) = connection.endpoint(now, self.max_lock)?;
@@ -288,14 +296,20 @@ impl Group {
                             return (self.take(ask, (index, *number), (due, endpoint), us), true);
                         }
                         Err(full) => {
+                            let wait = wait_of(&full).unwrap_or_default();
+                            if preferred.is_some_and(|(pinned, most)| pinned == *number && wait < millis(most)) {
+                                connection.line.stand(&ask.member, &ask.turn, now);
+                                return (Acquire::Pinned { position: u32::try_from(ahead + 1).unwrap() }, false);
+                            }
                             merely_full.push((*number, ahead, full.clone()));
                             full
                         }
                     }
                 }
             };
-            states.push(state);
+            states.insert(index, state);
         }
+        let states: Vec<RungState> = states.into_values().collect();
         let wait = states.iter().filter_map(wait_of).min();
         if merely_full.is_empty() {
             return (Acquire::Closed { wait: wait.unwrap(), states }, false);
@@ -348,6 +362,11 @@ impl Group {
 
     pub(super) fn leave(&mut self, member: &str) {
         self.connections.iter_mut().for_each(|connection| connection.line.leave(member));
+    }
+
+    /// A success binds the conversation.
+    pub(super) fn bind(&mut self, conversation: u8, number: usize) {
+        self.pins.insert(conversation, number);
     }
 
     /// `at`: the connection, and which of its endpoints was called.

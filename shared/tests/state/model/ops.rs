@@ -67,6 +67,7 @@ pub(super) enum Op {
         place: Place,
         reversed: bool,
         credential: u8,
+        pin: Option<PinOp>,
     },
     Record {
         call: Call,
@@ -74,6 +75,8 @@ pub(super) enum Op {
         mark: Mark,
         /// How many of the other connections are told of.
         siblings: usize,
+        /// The conversation that a success binds.
+        pin: Option<u8>,
     },
     RenewConnection {
         call: Call,
@@ -82,6 +85,14 @@ pub(super) enum Op {
     LeaveGroup {
         call: Call,
     },
+}
+
+/// A conversation that may prefer a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PinOp {
+    pub(super) conversation: u8,
+    pub(super) patience_ms: u64,
+    pub(super) given_up: Option<usize>,
 }
 
 /// Which lease of a connection is meant.
@@ -156,6 +167,16 @@ fn pick() -> impl Strategy<Value = Pick> {
     ]
 }
 
+fn pin() -> impl Strategy<Value = Option<PinOp>> {
+    let patience = prop_oneof![Just(0), Just(1), Just(1_000), Just(59_999), Just(60_000)];
+    let pin = (0..2_u8, patience, prop::option::weighted(0.2, 0..3_usize));
+    prop::option::of(pin.prop_map(|(conversation, patience_ms, given_up)| PinOp {
+        conversation,
+        patience_ms,
+        given_up,
+    }))
+}
+
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
     prop_oneof![
@@ -168,11 +189,18 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         4 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::Settle { call, cost }),
         3 => call().prop_map(|call| Op::SettleLapsed { call }),
         1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
-        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
-            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
+        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8, pin()).prop_map(
+            |(call, attempt, place, reversed, credential, pin)| Op::Acquire {
+                call,
+                attempt,
+                place,
+                reversed,
+                credential,
+                pin,
+            }
         ),
-        9 => (call(), pick(), mark(), 0..3_usize)
-            .prop_map(|(call, lease, mark, siblings)| Op::Record { call, lease, mark, siblings }),
+        9 => (call(), pick(), mark(), 0..3_usize, prop::option::of(0..2_u8))
+            .prop_map(|(call, lease, mark, siblings, pin)| Op::Record { call, lease, mark, siblings, pin }),
         2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
