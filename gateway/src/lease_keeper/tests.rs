@@ -220,6 +220,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
             cause: shared::state::capacity::LockCause::RateLimited,
             length: shared::state::capacity::Length::Told(Duration::from_mins(5)),
         },
+        max_concurrent: None,
         jitter_percent: 100,
         max_lock,
         endpoint: None,

@@ -226,6 +226,7 @@ impl Table {
             begun_ms,
             mark,
             jitter_percent: 100,
+            max_concurrent: at.max_concurrent,
             max_lock: MAX_LOCK,
             endpoint: None,
             told: Vec::new(),

@@ -59,6 +59,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         lease: LeaseId { request: "r".parse().unwrap(), attempt: 1 },
         begun_ms: 0,
         mark: Mark::Nothing,
+        max_concurrent: None,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
         endpoint: None,
