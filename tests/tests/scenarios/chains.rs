@@ -176,3 +176,22 @@ async fn a_used_up_pool_leaves_the_other_open_and_a_model_in_both_moves_over_unl
     expect(&cluster, "gemini-3-pro", 200, &["prod"], "another model of the pool").await;
     cluster.assert_clean().await;
 }
+
+#[tokio::test]
+async fn the_endpoints_of_one_rung_count_once_in_its_group_and_singly_in_the_request() {
+    let config = three("").also("id: ca-2, provider: ca, api_key: cred-2, priority: 1");
+    let config = config.also("id: ca-3, provider: ca, api_key: cred-3, priority: 2");
+    for (limits, calls) in [
+        ("{}", [3, 3, 0]),
+        ("{attempts: {group: 2, request: 9}}", [3, 3, 0]),
+        ("{attempts: {group: 3, request: 9}}", [3, 3, 3]),
+    ] {
+        let cluster = Cluster::builder(&config.clone().more(&format!("limits: {limits}"))).start().await;
+        cluster.fake.script([Rule::any().fails(503)]);
+        let answer = cluster.client(0).chat(SECRET, "claude-sonnet-4.5", "hi").await;
+        assert_eq!(answer.status, 502, "{}", answer.body);
+        let made = ["cred-ca", "cred-2", "cred-3"].map(|credential| cluster.fake.calls_of(credential).len());
+        assert_eq!(made, calls, "{limits}: {}", answer.header("x-headgate-attempts"));
+        cluster.assert_clean().await;
+    }
+}
