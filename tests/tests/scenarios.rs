@@ -20,6 +20,8 @@ mod cooldowns;
 mod crash;
 #[path = "scenarios/drain.rs"]
 mod drain;
+#[path = "scenarios/endpoints.rs"]
+mod endpoints;
 #[path = "scenarios/failover.rs"]
 mod failover;
 #[path = "scenarios/fake.rs"]
@@ -32,6 +34,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/ladder_edges.rs"]
+mod ladder_edges;
 #[path = "scenarios/ladders.rs"]
 mod ladders;
 #[path = "scenarios/locks.rs"]

@@ -31,7 +31,7 @@ use crate::error::{After, Failed as Told, Fault, Refusal};
 const TAIL: Duration = Duration::from_millis(100);
 
 /// A caller that hears nothing for so long is told that we are still there: proxies and clients cut silent connections.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How long after the end of its time a caller may leave its answer unread.
 const UNREAD: Duration = Duration::from_secs(1);
