@@ -6,6 +6,8 @@
 mod attempts;
 #[path = "scenarios/bad_input.rs"]
 mod bad_input;
+#[path = "scenarios/chains.rs"]
+mod chains;
 #[path = "scenarios/classes.rs"]
 mod classes;
 #[path = "scenarios/clocks.rs"]
