@@ -233,6 +233,7 @@ impl Ladder {
     }
 
     /// The rungs of one connection only.
+    #[must_use]
     pub fn only(mut self, connection: &ConnectionId) -> Self {
         for steps in [&mut self.steps, &mut self.larger] {
             for step in steps.iter_mut() {
