@@ -32,6 +32,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/kept.rs"]
+mod kept;
 #[path = "scenarios/ladder.rs"]
 mod ladder;
 #[path = "scenarios/locks.rs"]
