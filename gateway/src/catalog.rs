@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
-use shared::config::{self, Config, LimitScope, Limits, Strategy, Timeouts};
+use shared::config::{self, Config, Fairness, LimitScope, Limits, Strategy, Timeouts};
 use shared::ids::{BucketName, EndpointId, GroupId, ModelName, PoolId, ProviderId};
 use shared::money::Price;
 
@@ -161,6 +161,11 @@ impl Catalog {
     /// The model of this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         self.models.get(name)
+    }
+
+    /// Who is served next where requests wait for a group's connections.
+    pub fn fairness(&self, group: &GroupId) -> Fairness {
+        self.groups.get(group).map_or(Fairness::Account, |group| group.fairness)
     }
 
     /// How long a conversation waits for its own connection of a group before it takes another.

@@ -152,7 +152,7 @@ mod tests {
         healths.learn(&a, counts(0, 20));
         healths.learn(&b, counts(10, 0));
         assert!((healths.factor(&a) - 0.05).abs() < 1e-9);
-        assert_eq!(healths.unwell([&a, &b, &c].into_iter()), [a.clone()]);
+        assert_eq!(healths.unwell([&a, &b, &c].into_iter()), std::slice::from_ref(&a));
         tokio::time::advance(Duration::from_mins(3)).await;
         assert!((healths.factor(&a) - 1.0).abs() < 1e-9);
         healths.learn(&a, counts(0, 20));

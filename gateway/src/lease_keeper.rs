@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::flow::tally::Tally;
 use crate::health::Healths;
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Metrics};
 
 /// A lease lives 15 s and is renewed three times in that.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
@@ -60,6 +60,14 @@ pub struct RequestHold {
     pub tally: Arc<Tally>,
 }
 
+/// Where a slot is held.
+#[derive(Debug)]
+struct Slot {
+    group: GroupId,
+    connection: ConnectionId,
+    _counted: Counted,
+}
+
 #[derive(Debug)]
 struct Due<T> {
     held: T,
@@ -81,7 +89,7 @@ struct Inner {
     healths: Healths,
     deliveries: TaskTracker,
     requests: Mutex<HashMap<RequestId, Due<RequestHold>>>,
-    connections: Mutex<HashMap<LeaseId, Due<(GroupId, ConnectionId)>>>,
+    connections: Mutex<HashMap<LeaseId, Due<Slot>>>,
     outbox: Mutex<VecDeque<Parcel>>,
     /// Held by whoever empties the outbox: two at once would each take out what the other has not sent.
     emptying: tokio::sync::Mutex<()>,
@@ -131,7 +139,9 @@ impl LeaseKeeper {
 
     /// Renews a connection's lease until its record is handed over.
     pub fn hold_connection(&self, lease: LeaseId, group: GroupId, connection: ConnectionId) {
-        let due = Due { held: (group, connection), at: Instant::now() + RENEW_EVERY, told: false };
+        let counted = self.inner.metrics.occupancy.holds(&group, &connection);
+        let due =
+            Due { held: Slot { group, connection, _counted: counted }, at: Instant::now() + RENEW_EVERY, told: false };
         lock(&self.inner.connections).insert(lease, due);
         self.inner.metrics.leases.inc();
     }
@@ -357,8 +367,9 @@ impl Inner {
         let mut due: HashMap<GroupId, Vec<ConnectionLease>> = HashMap::new();
         for (lease, entry) in lock(&self.connections).iter_mut().filter(|(_, entry)| entry.at <= now) {
             entry.at = now + RENEW_EVERY;
-            let (group, connection) = entry.held.clone();
-            due.entry(group).or_default().push(ConnectionLease { connection, lease: lease.clone() });
+            let connection = entry.held.connection.clone();
+            let lease = ConnectionLease { connection, lease: lease.clone() };
+            due.entry(entry.held.group.clone()).or_default().push(lease);
         }
         due
     }

@@ -21,4 +21,5 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod turns;
 }

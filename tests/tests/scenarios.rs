@@ -26,6 +26,8 @@ mod failover;
 mod fake;
 #[path = "scenarios/faults.rs"]
 mod faults;
+#[path = "scenarios/handover.rs"]
+mod handover;
 #[path = "scenarios/hangups.rs"]
 mod hangups;
 #[path = "scenarios/harness.rs"]
@@ -34,8 +36,14 @@ mod harness;
 mod hygiene;
 #[path = "scenarios/kept.rs"]
 mod kept;
-#[path = "scenarios/ladder.rs"]
-mod ladder;
+#[path = "scenarios/ladder_edges.rs"]
+mod ladder_edges;
+#[path = "scenarios/ladders.rs"]
+mod ladders;
+#[path = "scenarios/leaks.rs"]
+mod leaks;
+#[path = "scenarios/lines.rs"]
+mod lines;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
@@ -60,5 +68,7 @@ mod sticky;
 mod streams;
 #[path = "scenarios/traces.rs"]
 mod traces;
+#[path = "scenarios/waiting.rs"]
+mod waiting;
 #[path = "scenarios/wire.rs"]
 mod wire;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::{LockCause, ProbeOf, RungState};
+use shared::state::capacity::{LockCause, ProbeOf, RungState, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -57,6 +57,8 @@ pub struct Climb<'a> {
     pub ladder: &'a Ladder,
     /// The model that was asked for.
     pub model: &'a ModelName,
+    /// Whose turn it takes in lines.
+    pub turn: &'a Turn,
     /// The conversation it belongs to.
     pub conversation: &'a Conversation<'a>,
     /// How rungs are called.

@@ -1,9 +1,10 @@
 //! The keeper against a private Redis that freezes and thaws.
 
 use shared::ids::SecretHash;
+use shared::limit::Priority;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark, Turn};
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
 use shared::state::settlement::{Basis, Outcome};
@@ -197,6 +198,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         lease: lease.clone(),
         max_lock,
         place: Place::Pass,
+        turn: Turn { account: None, priority: Priority::default() },
         pin: None,
         candidates: vec![candidate],
     };

@@ -9,17 +9,20 @@ use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
-use crate::ids::{BucketName, ConnectionId, EndpointId, GroupId, ModelName, RequestId};
+use crate::ids::{AccountId, BucketName, ConnectionId, EndpointId, GroupId, ModelName, RequestId};
+use crate::limit::Priority;
 
+pub use leave::LeaveAsk;
 pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, ToldLimit, Unlock, Unlocked};
 pub use pin::Pin;
 
+mod leave;
 mod many;
 mod outcome;
 mod pin;
 
 /// At most so many candidates go into one call; more are asked in chunks.
-pub const CANDIDATES_MAX: usize = 16;
+pub const CANDIDATES_MAX: usize = 64;
 
 /// One attempt of one request: what a connection's lease is held under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,10 +44,21 @@ pub struct AcquireAsk {
     pub max_lock: Duration,
     /// Whether to wait in line.
     pub place: Place,
+    /// Whose turn it takes there.
+    pub turn: Turn,
     /// The conversation, if the connection it prefers is to be looked at first.
     pub pin: Option<Pin>,
     /// In order of preference; each connection at most once.
     pub candidates: Vec<Candidate>,
+}
+
+/// Whose turn a request takes in lines: those of one account and priority share turns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Turn {
+    /// The account; `None` where accounts do not take turns: all count as one.
+    pub account: Option<AccountId>,
+    /// A step lets at most four turns go before.
+    pub priority: Priority,
 }
 
 /// One rung, as `acquire` sees it.
@@ -176,6 +190,12 @@ impl fmt::Display for LeaseId {
     }
 }
 
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}|{}", self.account.as_ref().map_or("", AccountId::as_str), self.priority.get())
+    }
+}
+
 impl LockCause {
     /// The word kept in Redis.
     pub fn as_str(self) -> &'static str {
@@ -207,8 +227,8 @@ impl Store {
     async fn acquire_chunk(&self, ask: &AcquireAsk, candidates: &[Candidate]) -> Result<Acquire, StateError> {
         let group = self.keys.of_group(&ask.group);
         let lease = ask.lease.to_string();
-        let member = self.member(&ask.lease.request);
-        let mut keys = Vec::with_capacity(candidates.len() * 7 + 1);
+        let member = self.member_in_turn(&ask.lease.request, &ask.turn);
+        let mut keys = Vec::with_capacity(candidates.len() * 8 + 1);
         let mut args = Vec::with_capacity(7 + candidates.len() * 4);
         let mut endpoints = Vec::new();
         args.extend([
@@ -228,6 +248,7 @@ impl Store {
                 connection.rpm(),
                 connection.waiters(),
                 connection.alive(),
+                connection.turns(),
             ]);
             args.extend([
                 Arg::Int(candidate.max_concurrent.map_or(-1, i64::from)),
@@ -244,26 +265,6 @@ impl Store {
         let patience = ask.pin.as_ref().map_or(Duration::ZERO, |pin| pin.patience);
         args.extend([Arg::Text(&names), Arg::Int(ms(patience))]);
         Acquire::read(self.link.run(&self.scripts.acquire, &keys, &args).await?)
-    }
-
-    /// Gives up the places a request holds in the lines of these connections. Harmless if it holds none.
-    pub async fn leave_group<'a>(
-        &self,
-        group: &GroupId,
-        connections: impl IntoIterator<Item = &'a ConnectionId>,
-        request: &RequestId,
-    ) -> Result<(), StateError> {
-        let group = self.keys.of_group(group);
-        let member = self.member(request);
-        let mut pipeline = redis::pipe();
-        for connection in connections {
-            let connection = group.of_connection(connection);
-            pipeline.zrem(connection.waiters(), &member).zrem(connection.alive(), &member);
-        }
-        if pipeline.is_empty() {
-            return Ok(());
-        }
-        self.link.pipeline(&pipeline).await.map(drop)
     }
 }
 

@@ -201,14 +201,19 @@ impl ConnectionKeys {
         format!("{}:rpm", self.base)
     }
 
-    /// Sorted set: `REPLICA|REQUEST` by arrival in microseconds.
+    /// Sorted set: `REPLICA|REQUEST|FLOW` by turn and arrival.
     pub fn waiters(&self) -> String {
         format!("{}:waiters", self.base)
     }
 
-    /// Sorted set: `REPLICA|REQUEST` by the expiry of its place in ms.
+    /// Sorted set: `REPLICA|REQUEST|FLOW` by the expiry of its place in ms.
     pub fn alive(&self) -> String {
         format!("{}:waiters:alive", self.base)
+    }
+
+    /// Hash: whose turn it is in its line.
+    pub fn turns(&self) -> String {
+        format!("{}:waiters:turns", self.base)
     }
 
     /// Hash: the lock of the whole connection.

@@ -97,3 +97,16 @@ async fn one_request_with_all_limits_on_and_three_candidates_takes_few_calls_to_
     println!("request  {calls:5.1} calls {micros:6.1} µs");
     assert!(calls < 48.0, "{calls} calls");
 }
+
+#[tokio::test]
+async fn one_acquire_with_fifty_candidates_takes_one_call_and_few_commands() {
+    let table = Table::with(Scripts::new()).await;
+    let fifty: Vec<Candidate> =
+        (0..50).map(|n| Candidate { rpm: Some(1_000_000), ..slots(&format!("c{n}"), REQUESTS) }).collect();
+    let (calls, _) = measured(&table, "50 candidates", async |n| {
+        let answer = table.acquire(&format!("q{n}"), &fifty).await;
+        assert!(matches!(answer, Acquire::Acquired { index: 0, .. }), "{answer:?}");
+    })
+    .await;
+    assert!(calls < 64.0, "{calls} commands");
+}

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shared::ids::{ConversationHash, RequestId};
 use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Pin, Record, RecordAsk, Sibling, Sole};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
@@ -117,9 +117,12 @@ impl<'a> Game<'a> {
                 self.renew_connection(call, lease, number).await?;
             }
             Op::LeaveGroup { call } => {
-                let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
-                let connections = candidates.iter().map(|candidate| &candidate.connection);
-                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                let connections = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1).connection).collect();
+                let (group, turn) = (self.table.group.clone(), call.turn(self.rules.fairness));
+                let ask = LeaveAsk { group, connections, request: self.id(call), turn };
+                for _ in 0..call.times() {
+                    self.store(call).leave_lines(&ask).await.unwrap();
+                }
                 self.group.leave(&self.name(call));
             }
         }
@@ -247,13 +250,21 @@ impl<'a> Game<'a> {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
             place,
+            turn: call.turn(self.rules.fairness),
             pin: pin.map(preference),
             candidates,
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential, pin };
+            let asked = group::Ask {
+                lease: lease.to_string(),
+                member: self.name(call),
+                turn: ask.turn.clone(),
+                place,
+                credential,
+                pin,
+            };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
             if let shared::state::capacity::Acquire::Acquired { begun_ms, endpoint, .. } = answer {

@@ -41,9 +41,12 @@ fn turns(body: &mut Value) -> &mut Vec<Value> {
 /// The next turn: an answer, and what the user says to it.
 fn go_on(mut body: Value) -> Value {
     let gemini = body.get("contents").is_some();
-    let turn = |role: &str, text: &str| match gemini {
-        true => json!({"role": if role == "user" { role } else { "model" }, "parts": [{"text": text}]}),
-        false => json!({"role": role, "content": text}),
+    let turn = |role: &str, text: &str| {
+        if gemini {
+            json!({"role": if role == "user" { role } else { "model" }, "parts": [{"text": text}]})
+        } else {
+            json!({"role": role, "content": text})
+        }
     };
     turns(&mut body).extend([turn("assistant", "Well."), turn("user", "And?")]);
     body

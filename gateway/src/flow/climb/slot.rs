@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::config::Fairness;
 use shared::state::admission::Place;
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, LeaseId, Mark, Pin, RecordAsk, RungState, SIBLINGS_MAX, Sibling,
+    Acquire, AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, RecordAsk, RungState, SIBLINGS_MAX, Sibling, Turn,
 };
 use shared::state::wake;
 use tokio::time::Instant;
@@ -19,6 +20,7 @@ use crate::flow::Fall;
 use crate::flow::admit::{FALLBACK, unanswered};
 use crate::flow::held::Held;
 use crate::flow::plan::{Rung, Step};
+use crate::metrics::{Counted, Waiting};
 
 /// What `acquire` answered about the open rungs of a step.
 pub(super) enum Taken<'r> {
@@ -84,6 +86,14 @@ impl Offer<'_> {
 }
 
 impl<'a> Walk<'a> {
+    /// Whose turn it takes in the lines of a step.
+    fn turn(&self, step: &Step) -> Turn {
+        match self.climb.catalog.fairness(&step.group) {
+            Fairness::Account => self.climb.turn.clone(),
+            Fairness::Fifo => Turn { account: None, priority: self.climb.turn.priority },
+        }
+    }
+
     /// How long this request may still stand in lines.
     pub(super) fn patience(&self) -> Duration {
         let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
@@ -98,12 +108,13 @@ impl<'a> Walk<'a> {
             lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
+            turn: self.turn(step),
             pin: self.pin(step, offers),
             candidates: offers.iter().map(Offer::candidate).collect(),
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
         let place = (line == Line::Stand || ask.pin.is_some()).then(|| app.waker.place(self.journey.request.as_str()));
-        let mut in_line = false;
+        let mut in_line = None;
         while !exchange.gone.is_cancelled() {
             let left = self.patience();
             let stand = place.as_ref().filter(|_| line == Line::Stand && !left.is_zero());
@@ -114,22 +125,22 @@ impl<'a> Walk<'a> {
             }
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
             if let (Acquire::Pinned { .. }, Some(place)) = (&answer, &place) {
-                in_line = true;
+                in_line.get_or_insert_with(|| stands(app, &ask));
                 let waited = self.wait(place, FALLBACK.min(alone)).await;
                 self.stood_alone += waited;
                 continue;
             }
             let (taken, holds_place) = self.heard(answer, step, offers, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
-                if in_line && !matches!(taken, Taken::Slot(_)) {
+                if in_line.is_some() && !matches!(taken, Taken::Slot(_)) {
                     leave(app, &ask).await;
                 }
                 return Ok(taken);
             };
-            in_line = true;
+            in_line.get_or_insert_with(|| stands(app, &ask));
             self.wait(place, FALLBACK.min(left)).await;
         }
-        if in_line {
+        if in_line.is_some() {
             leave(app, &ask).await;
         }
         Err(Fall::Gone)
@@ -203,7 +214,6 @@ impl<'a> Walk<'a> {
     /// Waits to be woken; answers how long.
     async fn wait(&mut self, place: &wake::Place, most: Duration) -> Duration {
         let began = Instant::now();
-        let _waiting = self.climb.app.metrics.stand_in_line();
         tokio::select! {
             () = self.climb.exchange.gone.cancelled() => {}
             _ = place.woken(most) => {}
@@ -235,9 +245,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-async fn leave(app: &Shared, ask: &AcquireAsk) {
+/// Counts a request that waits, until what is answered is dropped.
+fn stands<'a>(app: &'a Shared, ask: &AcquireAsk) -> (Waiting<'a>, Counted) {
     let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-    if let Err(error) = app.store.leave_group(&ask.group, connections, &ask.lease.request).await {
+    (app.metrics.stand_in_line(), app.metrics.occupancy.waits_for_slot(&ask.group, connections))
+}
+
+async fn leave(app: &Shared, ask: &AcquireAsk) {
+    if let Err(error) = app.store.leave_lines(&LeaveAsk::after(ask)).await {
         // The places lapse by themselves within two seconds.
         tracing::debug!(%error, "places in line were not given up");
     }

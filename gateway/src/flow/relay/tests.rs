@@ -37,6 +37,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let rung = plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].clone();
     let facts = Facts {
         account: account.clone(),
+        priority: shared::limit::Priority::default(),
         key: "ci".parse().unwrap(),
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Acquire, AcquireAsk, CANDIDATES_MAX, Candidate};
+use super::{Acquire, AcquireAsk, CANDIDATES_MAX, Candidate, LeaveAsk};
 use crate::state::Store;
 use crate::state::admission::Place;
 use crate::state::link::StateError;
@@ -41,8 +41,7 @@ impl Store {
     /// Gives up the places in lines that the one call which acquired did not see.
     async fn acquired_of_many(&self, ask: &AcquireAsk, acquired: Acquire) -> Result<Acquire, StateError> {
         if ask.place != Place::Pass || ask.pin.is_some() {
-            let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-            self.leave_group(&ask.group, connections, &ask.lease.request).await?;
+            self.leave_lines(&LeaveAsk::after(ask)).await?;
         }
         Ok(acquired)
     }

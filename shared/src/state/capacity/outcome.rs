@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CANDIDATES_MAX, LeaseId, LockCause};
+use super::{LeaseId, LockCause};
 use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName};
 use crate::state::Store;
 use crate::state::link::StateError;
@@ -44,7 +44,7 @@ pub struct RecordAsk {
 }
 
 /// At most so many siblings go into one call; more are not looked at.
-pub const SIBLINGS_MAX: usize = CANDIDATES_MAX - 1;
+pub const SIBLINGS_MAX: usize = 15;
 
 /// Another connection of the group that serves the same model.
 #[derive(Debug, Clone, PartialEq, Eq)]

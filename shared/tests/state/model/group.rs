@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole};
+use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole, Turn};
 
-use super::line::{Line, Window};
+use super::line::{Turns, Window};
 use super::ops::{PinOp, Rules, credential_mark};
 use super::{START, millis};
 
@@ -15,6 +15,7 @@ const MINUTE: i64 = 60_000;
 pub(super) struct Ask {
     pub(super) lease: String,
     pub(super) member: String,
+    pub(super) turn: Turn,
     pub(super) place: Place,
     pub(super) credential: u8,
     pub(super) pin: Option<PinOp>,
@@ -53,7 +54,7 @@ struct Connection {
     /// Lapsed ones included, until they are reaped.
     leases: BTreeMap<String, i64>,
     window: Window,
-    line: Line,
+    line: Turns,
 }
 
 #[derive(Debug)]
@@ -244,7 +245,7 @@ impl Group {
             endpoints: vec![Closure::default(); endpoints_of(number)],
             leases: BTreeMap::new(),
             window: Window::default(),
-            line: Line::default(),
+            line: Turns::default(),
         };
         let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
         let connections = rules.connections.iter().enumerate().map(connection).collect();
@@ -288,13 +289,16 @@ impl Group {
             let state = match open {
                 Err(closed) => closed,
                 Ok((due, endpoint)) => {
-                    let (ahead, _) = connection.line.ahead(&ask.member, now);
+                    let (ahead, turn) = connection.line.ahead(&ask.member, &ask.turn, now);
                     match connection.room(now, ahead) {
-                        Ok(()) => return (self.take(ask, (index, *number), (due, endpoint), us), true),
+                        Ok(()) => {
+                            connection.line.serve(turn);
+                            return (self.take(ask, (index, *number), (due, endpoint), us), true);
+                        }
                         Err(full) => {
                             let wait = wait_of(&full).unwrap_or_default();
                             if preferred.is_some_and(|(pinned, most)| pinned == *number && wait < millis(most)) {
-                                connection.line.stand(&ask.member, now);
+                                connection.line.stand(&ask.member, &ask.turn, now);
                                 return (Acquire::Pinned { position: u32::try_from(ahead + 1).unwrap() }, false);
                             }
                             merely_full.push((*number, ahead, full.clone()));
@@ -342,7 +346,7 @@ impl Group {
             let wait = wait_of(state).unwrap_or_default();
             match ask.place {
                 Place::Stand { max_wait } if !max_wait.is_zero() && wait <= max_wait => {
-                    line.stand(&ask.member, now);
+                    line.stand(&ask.member, &ask.turn, now);
                     let position = u32::try_from(ahead + 1).unwrap();
                     best = Some(best.map_or(position, |other: u32| other.min(position)));
                 }
@@ -417,6 +421,7 @@ impl Group {
 
     pub(super) fn check(&self, now_us: i64) -> Result<(), TestCaseError> {
         for connection in &self.connections {
+            prop_assert!(connection.line.in_order(), "one of a flow before another that came sooner");
             if let Some(cap) = connection.cap {
                 prop_assert!(connection.live(now_us / 1000) <= cap as usize, "more holders than slots");
             }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use shared::config::Fairness;
+use shared::ids::AccountId;
+use shared::limit::Priority;
 use shared::state::admission::Place;
-use shared::state::capacity::{Length, LockCause, Mark, Sole};
+use shared::state::capacity::{Length, LockCause, Mark, Sole, Turn};
 use shared::state::records::Overdraft;
 
 use super::{millis, secs};
@@ -19,6 +22,8 @@ pub(super) struct Rules {
     pub(super) spend_limit: i64,
     pub(super) overdraft: Overdraft,
     pub(super) max_lock: Duration,
+    /// Whether accounts take turns.
+    pub(super) fairness: Fairness,
     pub(super) connections: Vec<(Option<u32>, Option<u32>)>,
 }
 
@@ -111,14 +116,17 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let connection = (limit(2), limit(4));
     let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
     let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
-    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
-        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
+    let fairness = prop_oneof![3 => Just(Fairness::Account), 1 => Just(Fairness::Fifo)];
+    let group = (max_lock, fairness, prop::collection::vec(connection, 1..4));
+    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, group).prop_map(
+        |(rpm, cap, opening, spend_limit, overdraft, (max_lock, fairness, connections))| Rules {
             rpm,
             cap,
             opening,
             spend_limit,
             overdraft,
             max_lock,
+            fairness,
             connections,
         },
     )
@@ -206,6 +214,14 @@ impl Call {
     /// Each request belongs to one replica.
     pub(super) fn replica(self) -> usize {
         usize::from(self.request) % 3
+    }
+
+    /// Two accounts, one of them with keys of several priorities.
+    pub(super) fn turn(self, fairness: Fairness) -> Turn {
+        let account = ["a", "b", "a", "b", "b", "a", "b"][usize::from(self.request)];
+        let priority = [5, 5, 5, 5, 0, 5, 6][usize::from(self.request)];
+        let account = (fairness == Fairness::Account).then(|| AccountId::parse(account).unwrap());
+        Turn { account, priority: Priority::new(priority).unwrap() }
     }
 
     pub(super) fn times(self) -> usize {
