@@ -36,6 +36,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/kept.rs"]
+mod kept;
 #[path = "scenarios/ladder_edges.rs"]
 mod ladder_edges;
 #[path = "scenarios/ladders.rs"]
