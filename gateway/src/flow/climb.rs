@@ -378,6 +378,9 @@ impl<'a> Walk<'a> {
                 span.record("error.type", class.as_str());
                 self.alert(rung, class);
                 held.tell(&failure.told);
+                if let Some(tokens) = &failure.usage {
+                    held.used(self.climb.catalog.limits.token_weights.weigh(tokens));
+                }
                 let mark = mark(&failure, rung, self.climb.ladder.sole(&rung.model.name));
                 let closed = held.give_back(mark).await;
                 self.opens_in(closed.unwrap_or_default());
@@ -465,7 +468,7 @@ impl<'a> Walk<'a> {
         self.probing |= states.iter().any(|state| matches!(state, RungState::Probing { .. }));
         self.only_limits &= states.iter().all(|state| match state {
             RungState::Locked { cause, .. } => *cause != LockCause::Auth,
-            RungState::Full | RungState::OverRate { .. } => true,
+            RungState::Full | RungState::OverRate { .. } | RungState::OverTokens { .. } => true,
             RungState::Probing { of, .. } => *of == ProbeOf::Limits,
             RungState::Cooling { .. } | RungState::Endpoints { .. } => false,
         });

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseId, LockCause};
+use super::{LeaseId, LockCause, tokens};
 use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName};
+use crate::limit::Weighed;
 use crate::state::Store;
 use crate::state::link::StateError;
 use crate::state::reply::{Reply, ms};
@@ -34,6 +35,8 @@ pub struct RecordAsk {
     pub max_lock: Duration,
     /// Slots of the connection: as many are woken as are free. `None`: no limit.
     pub max_concurrent: Option<u32>,
+    /// What the attempt used, where the connection has a limit of tokens per minute: what it held of that is free again.
+    pub tokens: Option<Weighed>,
     /// The endpoint that was called, where endpoints have cooldowns: a success clears its own.
     pub endpoint: Option<EndpointId>,
     /// What the upstream told of its limits; kept beside the bucket's locks.
@@ -184,6 +187,7 @@ impl Store {
             },
             connection.quota(&ask.bucket),
         ];
+        keys.extend(ask.tokens.into_iter().flat_map(|_| tokens::of_connection(&connection)));
         if matches!(ask.mark, Mark::Failure { .. }) {
             for sibling in ask.siblings.iter().take(SIBLINGS_MAX) {
                 let connection = group.of_connection(&sibling.connection);
@@ -213,6 +217,7 @@ impl Store {
             Arg::Text(bound.map_or("", |_| ask.connection.as_str())),
             Arg::Int(ask.max_concurrent.map_or(-1, i64::from)),
         ];
+        args.extend(tokens::used(ask.tokens));
         for told in &ask.told {
             let count = |count: Option<u64>| Arg::Int(count.and_then(|count| i64::try_from(count).ok()).unwrap_or(-1));
             args.extend([
