@@ -274,9 +274,12 @@ impl Exchange<'_> {
             tracing::warn!(connection = %connection.id, %error, "no access token");
             match error {
                 // As the upstream would say it of the token we cannot get.
-                TokenError::Refused(_) => {
-                    Failed { error: Box::new(connection.dialect.read_error(401, b"")), told: None, limits: Vec::new(), usage: None }
-                }
+                TokenError::Refused(_) => Failed {
+                    error: Box::new(connection.dialect.read_error(401, b"")),
+                    told: None,
+                    limits: Vec::new(),
+                    usage: None,
+                },
                 TokenError::Away => Failed::of(connection.dialect, Transport::Connect),
             }
         })?;

@@ -20,7 +20,8 @@ macro_rules! assemble {
 /// `admit` as it is sent.
 pub const ADMIT: &str = assemble!("", ["clock", "window", "line", "ring", "quotas"], "admit");
 /// `acquire` as it is sent.
-pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "closures", "ring", "tokens", "pins"], "acquire");
+pub const ACQUIRE: &str =
+    assemble!("", ["clock", "window", "line", "turns", "closures", "ring", "tokens", "pins"], "acquire");
 /// `leave` as it is sent.
 pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.

@@ -219,11 +219,8 @@ async fn the_longer_of_two_waits_is_told() {
     let table = Table::new().await;
     let a = Candidate { rpm: Some(1), max_concurrent: Some(9), ..limited("a", 100) };
     assert_eq!(taken(&ask(&table, "q1", std::slice::from_ref(&a), estimate(90, 0)).await), Some(0));
-    let rate = Acquire::Full {
-        wait: Some(secs(60)),
-        position: None,
-        states: vec![RungState::OverRate { wait: secs(60) }],
-    };
+    let rate =
+        Acquire::Full { wait: Some(secs(60)), position: None, states: vec![RungState::OverRate { wait: secs(60) }] };
     assert_eq!(ask(&table, "q2", std::slice::from_ref(&a), estimate(50, 0)).await, rate);
     table.at(5_000).await;
     end(&table, "q1", &a, (90, 0)).await;

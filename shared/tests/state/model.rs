@@ -341,10 +341,7 @@ impl<'a> Game<'a> {
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).record(&ask).await.unwrap();
-            prop_assert_eq!(
-                &answer,
-                &self.group.record(&lease.to_string(), (connection, number), &end, self.now_ms())
-            );
+            prop_assert_eq!(&answer, &self.group.record(&lease.to_string(), (connection, number), &end, self.now_ms()));
             if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
                 self.group.bind(conversation, connection);
             }
