@@ -145,7 +145,7 @@ local function acquire(KEYS, ARGV)
               -- Whoever is first in line now may find a slot that nobody told it of.
               local slots = tonumber(ARGV[7 + other * 4])
               local free = slots < 0 and 1 or slots - call('ZCARD', KEYS[o + 4])
-              if free > 0 then line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix, free) end
+              if free > 0 then line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix, limits[other] and 1 or free) end
             end
           end
         end

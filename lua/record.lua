@@ -95,8 +95,8 @@ local function record(KEYS, ARGV)
   if #ARGV > 15 then quota_told(quota, now, ARGV, 15) end
   if mark == 'success' and pinned ~= '' then pin_bind(KEYS[#KEYS], pinned) end
   if mark ~= 'committed' and call('EXISTS', waiters) == 1 then
-    -- Not only the first: it may have been told of another slot and not have come yet.
-    line_wake(waiters, alive, now, wake_prefix, slots - call('ZCARD', leases))
+    -- Not only the first: it may have been told of another slot and not have come yet. Of tokens only the first can be served.
+    line_wake(waiters, alive, now, wake_prefix, used and 1 or slots - call('ZCARD', leases))
   end
   if mark == 'success' or mark == 'failure' or mark == 'endpoint' then
     return {'recorded', closed, health_note(health, now, mark == 'success', first_token)}
