@@ -26,7 +26,7 @@ pub const ACQUIRE: &str =
 pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.
 pub const RECORD: &str =
-    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "quota", "ring", "tokens", "pins"], "record");
+    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "told", "ring", "tokens", "pins"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.
