@@ -133,3 +133,26 @@ async fn a_failed_attempt_counts_what_its_upstream_told_before_it_broke_off() {
     assert_eq!(counted(&cluster).await, attempts * 31_000);
     cluster.assert_clean().await;
 }
+
+#[tokio::test]
+async fn what_a_killed_replica_held_counts_as_used_from_when_its_lease_ends() {
+    let mut cluster = Cluster::of_three(&Config::connections(1).each("tpm: 150").more(NO_WAIT)).await;
+    cluster.fake.script([Rule::any().tokens(10, 10), Rule { stall_after_chunks: Some(1), ..Rule::any().times(1) }]);
+    let body =
+        json!({"model": "m1", "stream": true, "max_tokens": 80, "messages": [{"role": "user", "content": "hi"}]});
+    let secret = format!("Bearer {SECRET}");
+    let headers = [("authorization", secret.as_str())];
+    let mut stream = cluster.client(0).stream("/v1/chat/completions", &headers, body.to_string()).await.unwrap();
+    stream.read_content(1).await;
+    cluster.replica_mut(0).kill().await;
+    let refused = call(cluster.client(1)).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "nobody knows when it ends");
+    eventually(Duration::from_secs(25), "its lease has lapsed", async || {
+        call(cluster.client(1)).await.header("retry-after") != "1" && is_at_rest(&cluster).await
+    })
+    .await;
+    let opens = first_runs_out_ms(&cluster).await - cluster.redis.now_ms().await;
+    assert!(opens > 30_000, "{opens}");
+    assert_eq!(call(cluster.client(2)).await.status, 429);
+    assert!(counted(&cluster).await > 80_000);
+}
