@@ -19,6 +19,7 @@ use group::Group;
 use ops::{Call, Op, Pick, Rules, credential_mark, op, rules};
 
 mod account;
+mod foretold;
 mod group;
 mod line;
 mod ops;
@@ -250,7 +251,13 @@ impl<'a> Game<'a> {
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
+            let told = self.table.store().explain(&ask.group, &ask.candidates, ask.max_lock).await.unwrap();
+            prop_assert_eq!(&self.digest().await, &before, "looking wrote");
+            let is_new = self.group.held().iter().all(|(held, _)| *held != lease.to_string());
             let answer = self.store(call).acquire(&ask).await.unwrap();
+            if is_new {
+                foretold::check(&told, &answer)?;
+            }
             let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
