@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::{LockCause, ProbeOf, RungState};
+use shared::state::capacity::{Candidate, LockCause, ProbeOf, RungState};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -128,6 +128,11 @@ struct Walk<'a> {
     soonest: Option<Instant>,
     /// Someone else's probe is under way: its verdict may come at any moment.
     probing: bool,
+}
+
+/// A rung as `acquire` is asked about it at first, with all its endpoints.
+pub fn candidate(rung: &Rung) -> Candidate {
+    Offer { rung, chain: Chain::Whole }.candidate()
 }
 
 /// Climbs until one rung answers. A model whose groups are only full is waited for, at most `limits.capacity_wait` in all, before its
