@@ -1,6 +1,6 @@
 -- record: what does the outcome of an attempt close or reopen?
 --
--- uses       clock, line, closures, health, quota
+-- uses       clock, line, closures, health, quota, pins
 -- KEYS[1]    lock         hash  of the whole connection
 -- KEYS[2]    bucket_lock  hash  of its bucket
 -- KEYS[3]    cooldown     hash  of its model
@@ -13,6 +13,7 @@
 -- KEYS[k+1]  lock         hash  of another connection that serves the model (k = 9, 12, 15 …: three keys each; only if
 -- KEYS[k+2]  bucket_lock  hash  mark is failure)
 -- KEYS[k+3]  cooldown     hash
+-- KEYS[#KEYS]  pin        string  the conversation's preferred connection; only if mark is success and `pinned` names one
 -- ARGV[1]    lease        request:attempt
 -- ARGV[2]    mark         nothing | committed | success | lock_bucket | lock_connection | failure | endpoint
 -- ARGV[3]    begun_ms     when the attempt began
@@ -24,9 +25,11 @@
 -- ARGV[9]    credential   its mark
 -- ARGV[10]   sole         'sole' if there is no other connection; it counts as sole too if all that KEYS names are closed now
 -- ARGV[11]   first_token  ms; -1: unknown
--- and from the twelfth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
+-- ARGV[12]   pinned       the connection that answered, if its conversation is to stay there; else empty
+-- and from the thirteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
 --            told
--- returns    {'recorded', wait_ms or -1} | {'already'}
+-- returns    {'recorded', wait_ms or -1} and, if the mark is success, failure or endpoint, the connection's health: oks, fails,
+--            usual and recent ms to the first token or -1 | {'already'}
 -- holds      Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
 --            wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing. The
 --            last connection that is usable cools only when most of its attempts failed.
@@ -36,7 +39,7 @@ local function record(KEYS, ARGV)
   local waiters, alive, health, endpoint, quota = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
   local lease, mark, begun, jitter = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
   local max_lock, wake_prefix, cause, length = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
-  local credential, sole, first_token = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11])
+  local credential, sole, first_token, pinned = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11]), ARGV[12]
   local call = redis.call
   local now = clock()
 
@@ -79,8 +82,11 @@ local function record(KEYS, ARGV)
     if word then closed = wait end
   end
 
-  if #ARGV > 11 then quota_told(quota, now, ARGV, 11) end
-  if mark == 'success' or mark == 'failure' or mark == 'endpoint' then health_note(health, now, mark == 'success', first_token) end
+  if #ARGV > 12 then quota_told(quota, now, ARGV, 12) end
+  if mark == 'success' and pinned ~= '' then pin_bind(KEYS[#KEYS], pinned) end
   if mark ~= 'committed' then line_wake(waiters, alive, now, wake_prefix) end
+  if mark == 'success' or mark == 'failure' or mark == 'endpoint' then
+    return {'recorded', closed, health_note(health, now, mark == 'success', first_token)}
+  end
   return {'recorded', closed}
 end

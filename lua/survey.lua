@@ -5,8 +5,8 @@
 -- ARGV[1]    max_lock  ms
 -- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health
 -- returns    {'survey', now_ms, row …}; rows by kind: {1 if there, nanos} for the first three; {live, lapsed}; request ids;
---            {callers}; {admissions of the last 60 s, ms until the oldest of them
---            is older}; {state, a lock's cause, wait_ms}; {oks, fails, first_token or -1}
+--            {callers}; {admissions of the last 60 s, ms until the oldest of them is older}; {state, a lock's cause, wait_ms};
+--            {oks, fails, usual and recent ms to the first token or -1}
 -- holds      Writes nothing.
 -- caller     shared/src/state/survey.rs
 local function survey(KEYS, ARGV)
@@ -31,8 +31,7 @@ local function survey(KEYS, ARGV)
     elseif kind == 'closure' then
       row = {closure_told(key, now, max_lock)}
     else
-      local oks, fails, first_token = health_read(key, now)
-      row = {math.floor(oks), math.floor(fails), first_token or -1}
+      row = {health_told(health_read(key, now))}
     end
     reply[i + 2] = row
   end

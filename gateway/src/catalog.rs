@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
-use shared::config::{self, Config, LimitScope, Limits, Strategy, Timeouts};
+use shared::config::{self, Config, Fairness, LimitScope, Limits, Strategy, Timeouts};
 use shared::ids::{BucketName, EndpointId, GroupId, ModelName, PoolId, ProviderId};
 use shared::money::Price;
 
@@ -19,6 +20,9 @@ use crate::flow::plan::Order;
 
 mod connection;
 mod pools;
+
+/// For groups that the file does not name, as the default of those that it does.
+const PIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bucket of a connection whose models all share one quota.
 const ACCOUNT_BUCKET: &str = "account";
@@ -157,6 +161,16 @@ impl Catalog {
     /// The model of this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         self.models.get(name)
+    }
+
+    /// Who is served next where requests wait for a group's connections.
+    pub fn fairness(&self, group: &GroupId) -> Fairness {
+        self.groups.get(group).map_or(Fairness::Account, |group| group.fairness)
+    }
+
+    /// How long a conversation waits for its own connection of a group before it takes another.
+    pub fn pin_patience(&self, group: &GroupId) -> Duration {
+        self.groups.get(group).map_or(PIN_PATIENCE, |group| group.pin_patience)
     }
 
     /// What a caller means by a name: a model, an alias, or either with a marker that names one of the model's pools.

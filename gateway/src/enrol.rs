@@ -34,6 +34,7 @@ fn rights(key: &config::Key) -> KeyRights {
         rpm: key.rpm.map(Into::into),
         tpm: key.tpm.map(Into::into),
         max_concurrent: key.max_concurrent.map(Into::into),
+        priority: key.priority,
         spend: key.spend_limit.as_ref().map(|limit| SpendLimit {
             limit: limit.amount,
             period: limit.period.cycle.as_str().to_owned(),

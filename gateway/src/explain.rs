@@ -66,7 +66,8 @@ pub enum ExplainError {
     Store(#[from] StateError),
 }
 
-/// What a request would meet now. What the request itself says, such as its length, is not known: it may fit fewer models.
+/// What a request would meet now that begins a conversation; one that goes on may prefer another connection of a step. What the
+/// request itself says, such as its length, is not known: it may fit fewer models.
 #[derive(Debug, Clone)]
 pub struct Explained {
     /// Whose key.

@@ -13,6 +13,7 @@ pub mod enrol;
 pub mod error;
 pub mod explain;
 pub mod flow;
+pub mod health;
 pub mod ingress;
 pub mod lease_keeper;
 pub mod metrics;

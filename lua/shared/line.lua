@@ -43,8 +43,8 @@ local function line_wake(waiters, alive, now, wake_prefix)
   for i = 1, #heads do
     local ends = tonumber(redis.call('ZSCORE', alive, heads[i]))
     if ends and ends > now then
-      local bar = string.find(heads[i], '|', 1, true)
-      redis.call('PUBLISH', wake_prefix .. string.sub(heads[i], 1, bar - 1), string.sub(heads[i], bar + 1))
+      local replica, request = string.match(heads[i], '^([^|]*)|([^|]*)')
+      redis.call('PUBLISH', wake_prefix .. replica, request)
       return
     end
   end

@@ -8,6 +8,10 @@ use jiff::{Timestamp, ToSpan};
 
 use crate::money::NanoDollars;
 
+/// How soon a client key's requests are served where requests wait: 0 before 9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Priority(u8);
+
 /// How long a counter runs before it starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cycle {
@@ -97,6 +101,27 @@ impl Cycle {
 
 /// The latest moment that is told apart: in the year 9987, so that the end of every span is still a date.
 const LATEST_MS: i64 = 253_000_000_000_000;
+
+impl Priority {
+    /// The last.
+    pub const MAX: u8 = 9;
+
+    /// From 0, the first, to 9.
+    pub fn new(number: u8) -> Option<Self> {
+        (number <= Self::MAX).then_some(Self(number))
+    }
+
+    /// The number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self(5)
+    }
+}
 
 impl Period {
     /// The period that was kept as the words of its cycle and its zone. One that cannot be read never turns, in UTC: the

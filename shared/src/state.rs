@@ -7,6 +7,7 @@ pub mod explain;
 pub mod keys;
 pub mod leases;
 pub mod link;
+pub mod made;
 pub mod managed;
 pub mod records;
 mod reply;

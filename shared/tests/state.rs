@@ -10,8 +10,11 @@ mod state {
     mod declare;
     mod endpoints;
     mod explain;
+    mod health;
     mod line;
+    mod made;
     mod model;
+    mod pins;
     mod record;
     mod renew;
     mod settle;
@@ -19,4 +22,5 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod turns;
 }

@@ -28,14 +28,22 @@ mod failover;
 mod fake;
 #[path = "scenarios/faults.rs"]
 mod faults;
+#[path = "scenarios/handover.rs"]
+mod handover;
 #[path = "scenarios/hangups.rs"]
 mod hangups;
 #[path = "scenarios/harness.rs"]
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
-#[path = "scenarios/ladder.rs"]
-mod ladder;
+#[path = "scenarios/ladder_edges.rs"]
+mod ladder_edges;
+#[path = "scenarios/ladders.rs"]
+mod ladders;
+#[path = "scenarios/leaks.rs"]
+mod leaks;
+#[path = "scenarios/lines.rs"]
+mod lines;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]
@@ -54,9 +62,13 @@ mod sdk;
 mod shapes;
 #[path = "scenarios/signals.rs"]
 mod signals;
+#[path = "scenarios/sticky.rs"]
+mod sticky;
 #[path = "scenarios/streams.rs"]
 mod streams;
 #[path = "scenarios/traces.rs"]
 mod traces;
+#[path = "scenarios/waiting.rs"]
+mod waiting;
 #[path = "scenarios/wire.rs"]
 mod wire;

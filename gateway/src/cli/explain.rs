@@ -38,8 +38,7 @@ impl Explain {
     }
 
     async fn told(self) -> anyhow::Result<()> {
-        let config =
-            config::load(&self.file.config).map_err(|faults| StartError::Config(config::report(&faults)))?;
+        let config = config::load(&self.file.config).map_err(|faults| StartError::Config(config::report(&faults)))?;
         let catalog = Catalog::new(&config)?;
         let store = store::of(&config).await?;
         let question = Question { key: self.key, model: self.model };
@@ -125,10 +124,9 @@ fn verdict(explained: &Explained) -> String {
     };
     match &explained.admission {
         Admission::Admitted => format!("A request now {ladder}."),
-        Admission::Waits(refusal) => format!(
-            "A request now waits for the key's limit ({}); once admitted it {ladder}.",
-            refusal.word()
-        ),
+        Admission::Waits(refusal) => {
+            format!("A request now waits for the key's limit ({}); once admitted it {ladder}.", refusal.word())
+        }
         Admission::Refused(refusal) => format!("A request now {}.", refused(refusal)),
     }
 }

@@ -79,6 +79,11 @@ pub enum Refusal {
         /// As the caller wrote it.
         model: String,
     },
+    /// What the request goes on from is kept by no connection that may serve it, as far as is known.
+    NotKept {
+        /// The caller's field that names it.
+        field: &'static str,
+    },
     /// No money left, or the hold does not fit.
     Balance,
     /// The model has no price and the account has a money limit.
@@ -169,6 +174,7 @@ impl Refusal {
         let (param, code) = match self {
             Self::BadRequest(bad) => (bad.field.as_deref().map(str::to_owned), bad.code),
             Self::UnknownModel { .. } | Self::ModelNotAllowed { .. } => (Some("model".to_owned()), code),
+            Self::NotKept { field } => (Some((*field).to_owned()), code),
             _ => (None, code),
         };
         Fault {
@@ -190,6 +196,7 @@ impl Refusal {
                     | Self::Quota(_)
                     | Self::ModelNotAllowed { .. }
                     | Self::UnknownModel { .. }
+                    | Self::NotKept { .. }
             ),
             allow: if let Self::Method { allow } = self { Some(allow) } else { None },
         }
@@ -217,6 +224,11 @@ impl Refusal {
             Self::ModelNotAllowed { .. } => forbidden("model", INVALID, "model_not_allowed"),
             Self::UnknownModel { .. } => {
                 Row(404, "model_not_found", INVALID, Some("model_not_found"), "not_found_error", "NOT_FOUND")
+            }
+            Self::NotKept { field } => {
+                // OpenAI's own code, which its clients know.
+                let code = if *field == "previous_response_id" { "previous_response_not_found" } else { "not_found" };
+                Row(404, "not_kept", INVALID, Some(code), "not_found_error", "NOT_FOUND")
             }
             Self::OverRate { limit, .. } => limited(limit.word()),
             Self::NoCapacity { .. } => limited("capacity"),
@@ -247,6 +259,9 @@ impl Refusal {
             Self::Key(KeyFault::Unknown) => "The API key is not valid.".into(),
             Self::ModelNotAllowed { model } => format!("This API key may not use the model '{}'.", shown(model)),
             Self::UnknownModel { model } => format!("The model '{}' does not exist here.", shown(model)),
+            Self::NotKept { field } => format!(
+                "'{field}': no upstream that may serve this request is known to keep what it names. It may have been made for another account, too long ago, or elsewhere."
+            ),
             Self::Balance => "Insufficient balance. Top up at the dashboard.".into(),
             Self::NoPrice { model } => {
                 format!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shared::limit::{Period, Span};
-use shared::money::NanoDollars;
+use shared::money::{NanoDollars, Price};
 use shared::state::records::{CallerRecord, MoneyLimit};
 use shared::state::survey::AccountView;
 
@@ -153,7 +153,7 @@ impl Standing<'_> {
         if (limited || spend.is_some()) && prices.iter().any(Option::is_none) {
             return Some(Refusal::NoPrice { model: asked.text.to_owned() });
         }
-        if prices.iter().flatten().all(|price| price.is_free()) {
+        if prices.iter().flatten().all(Price::is_free) {
             return None;
         }
         if limited {

@@ -153,7 +153,11 @@ fn wait(catalog: &Catalog, rungs: &mut [ExplainedRung], number: usize) -> Walked
             (rung.fate, stood) = (Fate::Waited, true);
         }
     }
-    if stood { Walked::Waits { most } } else { Walked::Refused(Refusal::NoCapacity { wait: soonest.unwrap_or(FALLBACK) }) }
+    if stood {
+        Walked::Waits { most }
+    } else {
+        Walked::Refused(Refusal::NoCapacity { wait: soonest.unwrap_or(FALLBACK) })
+    }
 }
 
 /// The time that is told of a rung; `None` for want of a slot, which may come at any moment.

@@ -58,10 +58,7 @@ fn is(state: RungState) -> RungView {
 
 fn locked(seconds: u64) -> RungView {
     let (cause, wait) = (LockCause::RateLimited, secs(seconds));
-    RungView {
-        bucket_lock: Closure::Closed { cause: Some(cause), wait },
-        ..is(RungState::Locked { cause, wait })
-    }
+    RungView { bucket_lock: Closure::Closed { cause: Some(cause), wait }, ..is(RungState::Locked { cause, wait }) }
 }
 
 fn planned(catalog: &Catalog) -> Ladder {
@@ -183,10 +180,7 @@ fn a_reason_names_what_is_closed_why_and_how_long_and_what_is_used() {
         ..is(RungState::Cooling { wait: secs(8) })
     };
     let over = RungView { rate_used: 9, ..is(RungState::OverRate { wait: secs(12) }) };
-    let all = RungView {
-        endpoints: vec![rests, Closure::ProbeDue],
-        ..is(RungState::Endpoints { wait: secs(58) })
-    };
+    let all = RungView { endpoints: vec![rests, Closure::ProbeDue], ..is(RungState::Endpoints { wait: secs(58) }) };
     let told = reasons([cools, over, open(), open(), all, open()]);
     assert_eq!(told[0], "cooling after failures: model m, 8 s");
     assert_eq!(told[1], "over its rate, 12 s; 0 of 2 slots, 9 of 9 a minute");
@@ -232,7 +226,12 @@ fn view(balance: Option<i64>) -> AccountView {
 fn admission(caller: &CallerRecord, view: &AccountView, usable: Usable, model: &str) -> Admission {
     let catalog = catalog(FILE);
     let named = catalog.find(model).unwrap();
-    let ladder = plan(&catalog, Means { peers: crate::flow::plan::Peers::Denied, ..Means::of_caller(caller) }, &named.model, None);
+    let ladder = plan(
+        &catalog,
+        Means { peers: crate::flow::plan::Peers::Denied, ..Means::of_caller(caller) },
+        &named.model,
+        None,
+    );
     Standing { caller, usable, view }.admission(&catalog, &ladder, &Asked { named: &named, text: model })
 }
 

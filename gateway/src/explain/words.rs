@@ -77,8 +77,12 @@ impl ExplainedRung {
         let text = match &self.view.state {
             None if self.view.probe == Probe::Yes => "open: the next attempt is its probe".to_owned(),
             None => "open".to_owned(),
-            Some(RungState::Locked { cause, wait }) => format!("locked ({}): {}, {}", cause.as_str(), self.closed(), length(*wait)),
-            Some(RungState::Cooling { wait }) => format!("cooling after failures: {}, {}", self.closed(), length(*wait)),
+            Some(RungState::Locked { cause, wait }) => {
+                format!("locked ({}): {}, {}", cause.as_str(), self.closed(), length(*wait))
+            }
+            Some(RungState::Cooling { wait }) => {
+                format!("cooling after failures: {}, {}", self.closed(), length(*wait))
+            }
             Some(RungState::Endpoints { wait }) => format!("all endpoints rest, {}", length(*wait)),
             Some(RungState::Probing { wait, .. }) => {
                 let about = self.cause().map_or("cooling after failures", LockCause::as_str);
@@ -137,8 +141,7 @@ impl ExplainedRung {
     /// Of the closures the one that is the reason: it ends last.
     pub(super) fn closing(&self) -> Option<(Where, &Closure)> {
         let view = &self.view;
-        let all =
-            [(Where::Connection, &view.lock), (Where::Bucket, &view.bucket_lock), (Where::Model, &view.cooldown)];
+        let all = [(Where::Connection, &view.lock), (Where::Bucket, &view.bucket_lock), (Where::Model, &view.cooldown)];
         let ends = |closure: &Closure| match closure {
             Closure::Closed { wait, .. } | Closure::Probing { wait, .. } => *wait,
             Closure::Open | Closure::ProbeDue => Duration::ZERO,

@@ -78,6 +78,7 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
+                priority: known.caller.rights.priority,
                 request: ask.request,
                 model: ask.model,
                 span: ask.span,
@@ -101,7 +102,7 @@ async fn stand_in_line(
 ) -> Result<Admit, Fall> {
     let deadline = Instant::now() + app.catalog.load().limits.key_wait.saturating_sub(journey.waited);
     let mut turns = 0;
-    let mut stood = false;
+    let mut stood = None;
     // Subscribed before the place is taken: a slot freed in between is not missed.
     let place = app.waker.place(journey.request.as_str());
     loop {
@@ -117,14 +118,15 @@ async fn stand_in_line(
             continue;
         }
         let Some(pause) = pause(&answer) else {
-            if stood && !matches!(answer, Admit::Admitted { .. }) {
+            if stood.is_some() && !matches!(answer, Admit::Admitted { .. }) {
                 leave(app, ask).await;
             }
             return Ok(answer);
         };
-        stood = true;
+        stood.get_or_insert_with(|| {
+            (app.metrics.stand_in_line(), app.metrics.occupancy.waits_for_key(&ask.account, &ask.key))
+        });
         let began = Instant::now();
-        let _waiting = app.metrics.stand_in_line();
         tokio::select! {
             () = gone.cancelled() => {}
             _ = place.woken(pause.min(left)) => {}

@@ -16,6 +16,7 @@ use super::memory::Memory;
 use super::pictures::Pictures;
 use super::plan::Rung;
 use crate::catalog::Serving;
+use crate::dialect::mend::mended;
 use crate::dialect::translate::{Fed, StreamTranslation, WholeAnswer};
 use crate::dialect::wanted::{Found, UpstreamCall, Wanted};
 use crate::dialect::{Answer, Dialect};
@@ -148,7 +149,7 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung, endpoint: usize) -> At
         Err(bad) => return Attempted::Inexpressible(bad),
     };
     let outcome = tokio::select! {
-        outcome = exchange.commit(&rung.serving, endpoint, made) => outcome,
+        outcome = exchange.send(&rung.serving, endpoint, made) => outcome,
         () = exchange.gone.cancelled() => return Attempted::Gone,
     };
     match outcome {
@@ -214,6 +215,18 @@ impl Failed {
 }
 
 impl Exchange<'_> {
+    /// The call; once more without what the upstream refused in it, where that can be left out.
+    async fn send(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Committed, Failed> {
+        let failed = match self.commit(serving, endpoint, made.clone()).await {
+            Ok(committed) => return Ok(committed),
+            Err(failed) => failed,
+        };
+        match mended(&failed.error.signals, &made) {
+            Some(mended) => self.commit(serving, endpoint, mended).await,
+            None => Err(failed),
+        }
+    }
+
     async fn commit(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Committed, Failed> {
         let connection = &serving.connection;
         let dialect = connection.dialect;
@@ -371,6 +384,7 @@ impl Held {
         self.fed.usage = next.usage.or(self.fed.usage);
         self.fed.done |= next.done;
         self.fed.kept.extend(next.kept);
+        self.fed.made = next.made.or(self.fed.made.take());
     }
 }
 

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::{Candidate, LockCause, ProbeOf, RungState};
+use shared::state::capacity::{Candidate, LockCause, ProbeOf, RungState, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Fall;
 use super::admit::FALLBACK;
 use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
+use super::conversation::Conversation;
 use super::held::Held;
 use super::journey::{Journey, Tried};
 use super::offer::offer;
@@ -56,6 +57,10 @@ pub struct Climb<'a> {
     pub ladder: &'a Ladder,
     /// The model that was asked for.
     pub model: &'a ModelName,
+    /// Whose turn it takes in lines.
+    pub turn: &'a Turn,
+    /// The conversation it belongs to.
+    pub conversation: &'a Conversation<'a>,
     /// How rungs are called.
     pub exchange: Exchange<'a>,
 }
@@ -110,6 +115,8 @@ struct Walk<'a> {
     calls: Calls<'a>,
     /// Time stood in lines and before closed ladders.
     stood: Duration,
+    /// That of it which was stood for preferred connections alone.
+    stood_alone: Duration,
     /// The failure of the most preferred rung that was really tried, and the rank of its step.
     first: Option<(usize, Failure, Owner)>,
     /// The last rung of this level that failed in passing.
@@ -157,6 +164,7 @@ impl<'a> Walk<'a> {
             tried: Vec::new(),
             calls: Calls::new(&climb.catalog.limits.attempts),
             stood: Duration::ZERO,
+            stood_alone: Duration::ZERO,
             first: None,
             again: None,
             resort: None,
@@ -303,7 +311,7 @@ impl<'a> Walk<'a> {
     }
 
     fn untried(&self, step: &'a Step) -> Vec<&'a Rung> {
-        let mut rungs = offer(step);
+        let mut rungs = offer(step, self.climb.app.keeper.healths());
         rungs.retain(|rung| !self.tried.iter().any(|tried| std::ptr::eq(*tried, *rung)));
         rungs
     }

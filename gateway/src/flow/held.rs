@@ -49,9 +49,10 @@ impl Held {
         self.app.keeper.give_back(RecordAsk { mark, ..*receipt }).await
     }
 
-    /// Gives the slot back in the background: the attempt worked.
-    pub fn succeeded(mut self, first_token: Duration) {
-        self.hand_over(Mark::Success { first_token: Some(first_token) });
+    /// Gives the slot back in the background: the attempt worked. The time to the first token counts for the connection's health,
+    /// where there was one.
+    pub fn succeeded(mut self, first_token: Option<Duration>) {
+        self.hand_over(Mark::Success { first_token });
     }
 
     /// Gives the slot back in the background.

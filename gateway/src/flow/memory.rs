@@ -1,5 +1,5 @@
-//! Remembers for an account what proves an upstream's thoughts, where its callers cannot: any replica finds it again. When Redis is
-//! away the request goes on without.
+//! Remembers for an account what proves an upstream's thoughts, where its callers cannot, and who made the answers that upstreams
+//! keep: any replica finds it again. When Redis is away the request goes on without.
 
 use shared::ids::AccountId;
 use shared::state::Store;
@@ -39,6 +39,14 @@ impl Memory {
             Err(error) => tracing::debug!(%error, "earlier thoughts could not be looked up"),
         }
         thoughts
+    }
+
+    /// Remembers that this connection made the answer its upstream keeps under this id.
+    pub async fn made(&self, id: &str, connection: &Connection) {
+        let maker = shared::state::made::Maker { account: self.account.clone(), connection: connection.id.clone() };
+        if let Err(error) = self.store.remember_maker(id, &maker).await {
+            tracing::debug!(%error, "who made an answer could not be remembered");
+        }
     }
 
     /// Keeps what this connection's answer brought.

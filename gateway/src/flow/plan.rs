@@ -246,6 +246,18 @@ impl Ladder {
         self.steps.iter().chain(&self.larger).flat_map(|step| &step.rungs)
     }
 
+    /// The rungs of one connection only.
+    #[must_use]
+    pub fn only(mut self, connection: &ConnectionId) -> Self {
+        for steps in [&mut self.steps, &mut self.larger] {
+            for step in steps.iter_mut() {
+                step.rungs.retain(|rung| rung.serving.connection.id == *connection);
+            }
+            steps.retain(|step| !step.rungs.is_empty());
+        }
+        self
+    }
+
     /// The steps in runs of one model each.
     pub fn runs(&self) -> impl Iterator<Item = &[Step]> {
         self.steps.chunk_by(|one, next| one.model.name == next.model.name)

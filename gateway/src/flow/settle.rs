@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use shared::ids::{AccountId, KeyId, ModelName, RequestId};
+use shared::limit::Priority;
 use shared::state::admission::SpendSpan;
+use shared::state::capacity::Turn;
 use shared::state::settlement::{Basis, Outcome, Settlement};
 use tokio::time::Instant;
 use tracing::Span;
@@ -12,7 +14,7 @@ use super::journey::Journey;
 use super::tally::{Bill, Tally};
 use crate::app::Shared;
 use crate::lease_keeper::{Parcel, RequestHold};
-use crate::metrics::{ModelLabel, RequestLabels, TokenClass, TokenLabels};
+use crate::metrics::{Counted, ModelLabel, RequestLabels, TokenClass, TokenLabels};
 
 /// An admitted request. It is settled when it is ended, and as failed when it is dropped before.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub struct Open {
     facts: Facts,
     tally: Arc<Tally>,
     span: Span,
+    _in_flight: Counted,
     /// Present until it is settled.
     pending: Option<Pending>,
 }
@@ -32,6 +35,8 @@ pub struct Facts {
     pub account: AccountId,
     /// Which client key.
     pub key: KeyId,
+    /// The key's.
+    pub priority: Priority,
     /// The request.
     pub request: RequestId,
     /// The model asked for, by its public name.
@@ -57,7 +62,13 @@ impl Open {
         let hold = RequestHold { account: facts.account.clone(), key: facts.key.clone(), tally: Arc::clone(&tally) };
         app.keeper.hold_request(facts.request.clone(), hold);
         app.metrics.open_requests.inc();
-        Self { app, facts, tally, span: Span::current(), pending: Some(Pending::default()) }
+        let in_flight = app.metrics.occupancy.admitted(&facts.account, &facts.key);
+        Self { app, facts, tally, span: Span::current(), _in_flight: in_flight, pending: Some(Pending::default()) }
+    }
+
+    /// Whose turn it takes where accounts take turns.
+    pub fn turn(&self) -> Turn {
+        Turn { account: Some(self.facts.account.clone()), priority: self.facts.priority }
     }
 
     /// The running count of this request.

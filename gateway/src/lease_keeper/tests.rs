@@ -1,9 +1,10 @@
 //! The keeper against a private Redis that freezes and thaws.
 
 use shared::ids::SecretHash;
+use shared::limit::Priority;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark, Turn};
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
 use shared::state::settlement::{Basis, Outcome};
@@ -197,6 +198,8 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         lease: lease.clone(),
         max_lock,
         place: Place::Pass,
+        turn: Turn { account: None, priority: Priority::default() },
+        pin: None,
         candidates: vec![candidate],
     };
     let taken = scene.app.store.acquire(&ask).await.unwrap();
@@ -217,6 +220,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         endpoint: None,
         told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let closed = scene.app.keeper.give_back(record.clone()).await.unwrap();
     assert!((Duration::from_secs(295)..=Duration::from_mins(5)).contains(&closed), "{closed:?}");

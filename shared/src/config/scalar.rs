@@ -17,6 +17,7 @@ use super::yaml::Node;
 use crate::ids::{
     AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, PoolId, ProviderId, SecretHash, TierId,
 };
+use crate::limit::Priority;
 use crate::money::{NanoDollars, Rate};
 
 /// How a scalar may be written.
@@ -139,6 +140,19 @@ impl Scalar for NonZeroU64 {
     }
     fn schema() -> Json {
         number_schema("integer", 1, Some(EXACT_MAX))
+    }
+}
+
+impl Scalar for Priority {
+    const FORM: Form = Form::Plain;
+    fn expected() -> Cow<'static, str> {
+        "a whole number from 0 to 9".into()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        <u16 as Scalar>::parse(text).and_then(|number| Self::new(u8::try_from(number).ok()?))
+    }
+    fn schema() -> Json {
+        number_schema("integer", 0, Some(Self::MAX.into()))
     }
 }
 

@@ -3,7 +3,8 @@
 //! Everything one script touches shares a hash tag: `{a:ACCOUNT}` or `{g:GROUP}`. Ids hold none of `:`, `{`, `}`.
 
 use crate::ids::{
-    AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
+    AccountId, BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId,
+    SecretHash,
 };
 
 /// The longest id of a call that is part of a key as it stands.
@@ -53,6 +54,12 @@ impl Keys {
     /// The same for a hash that is already hexadecimal text.
     pub fn secret_hex(&self, hex: &str) -> String {
         format!("{}:secret:{hex}", self.prefix)
+    }
+
+    /// String: who was given this id of a stored answer, and which connection made it. Vendors name answers as they like: the id
+    /// is named by its SHA-256.
+    pub fn made(&self, id: &str) -> String {
+        format!("{}:made:{}", self.prefix, SecretHash::of(id).to_hex())
     }
 
     /// Set of all accounts that were ever declared.
@@ -167,6 +174,11 @@ impl KeyKeys {
 }
 
 impl GroupKeys {
+    /// String: the connection that a conversation prefers.
+    pub fn pin(&self, conversation: ConversationHash) -> String {
+        format!("{}:pin:{conversation}", self.base)
+    }
+
     /// The keys of one connection.
     pub fn of_connection(&self, connection: &ConnectionId) -> ConnectionKeys {
         ConnectionKeys { base: format!("{}:conn:{connection}", self.base) }
@@ -189,14 +201,19 @@ impl ConnectionKeys {
         format!("{}:rpm", self.base)
     }
 
-    /// Sorted set: `REPLICA|REQUEST` by arrival in microseconds.
+    /// Sorted set: `REPLICA|REQUEST|FLOW` by turn and arrival.
     pub fn waiters(&self) -> String {
         format!("{}:waiters", self.base)
     }
 
-    /// Sorted set: `REPLICA|REQUEST` by the expiry of its place in ms.
+    /// Sorted set: `REPLICA|REQUEST|FLOW` by the expiry of its place in ms.
     pub fn alive(&self) -> String {
         format!("{}:waiters:alive", self.base)
+    }
+
+    /// Hash: whose turn it is in its line.
+    pub fn turns(&self) -> String {
+        format!("{}:waiters:turns", self.base)
     }
 
     /// Hash: the lock of the whole connection.

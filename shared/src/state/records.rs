@@ -11,6 +11,7 @@ use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, RequestId, SecretHash};
+use crate::limit::Priority;
 use crate::money::NanoDollars;
 
 /// An account as the file has it, with all its client keys.
@@ -70,6 +71,8 @@ pub struct KeyRights {
     pub tpm: Option<u32>,
     /// Requests at once.
     pub max_concurrent: Option<u32>,
+    /// How soon it is served where requests wait for a connection.
+    pub priority: Priority,
     /// Money per period.
     pub spend: Option<SpendLimit>,
     /// Patterns of the models it may use; empty: all.
@@ -307,6 +310,7 @@ impl CallerRecord {
             rpm: count("rpm")?,
             tpm: count("tpm")?,
             max_concurrent: count("max_concurrent")?,
+            priority: count("priority")?.and_then(|n| Priority::new(u8::try_from(n).ok()?)).unwrap_or_default(),
             spend,
             models: text("models").map(|list| list.split('\n').map(str::to_owned).collect()).unwrap_or_default(),
             byok: byok.split_terminator('\n').map(|one| id(ConnectionId::parse(one))).collect::<Result<_, _>>()?,
@@ -358,6 +362,7 @@ fn record_fields(key: &KeyRecord, owner: &OwnerFields) -> Vec<(&'static str, Str
         ("status", "active".to_owned()),
         ("secret", key.secret.to_hex()),
         ("source", "file".to_owned()),
+        ("priority", rights.priority.get().to_string()),
         ("platform_fallback", word(rights.platform_fallback)),
         ("peers", word(rights.peers)),
     ];

@@ -20,9 +20,12 @@ macro_rules! assemble {
 /// `admit` as it is sent.
 pub const ADMIT: &str = assemble!("", ["clock", "window", "line"], "admit");
 /// `acquire` as it is sent.
-pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "closures"], "acquire");
+pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "closures", "pins"], "acquire");
+/// `leave` as it is sent.
+pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.
-pub const RECORD: &str = assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "quota"], "record");
+pub const RECORD: &str =
+    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "quota", "pins"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.
@@ -41,6 +44,7 @@ pub const EXPLAIN: &str = assemble!(" flags=no-writes", ["clock", "window", "clo
 pub struct Scripts {
     pub(super) admit: Script,
     pub(super) acquire: Script,
+    pub(super) leave: Script,
     pub(super) record: Script,
     pub(super) renew: Script,
     pub(super) settle: Script,
@@ -67,6 +71,7 @@ impl Scripts {
         Self {
             admit: script("admit", ADMIT),
             acquire: script("acquire", ACQUIRE),
+            leave: script("leave", LEAVE),
             record: script("record", RECORD),
             renew: script("renew", RENEW),
             settle: script("settle", SETTLE),

@@ -124,6 +124,8 @@ pub struct Health {
     pub fails_milli: u64,
     /// The usual time to the first token.
     pub first_token: Option<Duration>,
+    /// The time to the first token of late.
+    pub recent: Option<Duration>,
 }
 
 impl Store {
@@ -257,11 +259,12 @@ impl Closure {
 }
 
 impl Health {
-    fn read(row: &mut Reply) -> Result<Self, StateError> {
+    pub(super) fn read(row: &mut Reply) -> Result<Self, StateError> {
         Ok(Self {
             oks_milli: u64::try_from(row.int()?).unwrap_or(0),
             fails_milli: u64::try_from(row.int()?).unwrap_or(0),
             first_token: u64::try_from(row.int()?).ok().map(Duration::from_millis),
+            recent: u64::try_from(row.int()?).ok().map(Duration::from_millis),
         })
     }
 }

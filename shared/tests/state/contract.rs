@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use shared::state::scripts;
 
-const SNIPPETS: [&str; 6] = ["clock", "window", "line", "closures", "health", "quota"];
+const SNIPPETS: [&str; 8] = ["clock", "window", "line", "turns", "closures", "health", "quota", "pins"];
 
 struct Script {
     name: &'static str,
@@ -15,9 +15,10 @@ struct Script {
     sent: &'static str,
 }
 
-const SCRIPTS: [Script; 9] = [
+const SCRIPTS: [Script; 10] = [
     Script { name: "admit", flags: "", sent: scripts::ADMIT },
     Script { name: "acquire", flags: "", sent: scripts::ACQUIRE },
+    Script { name: "leave", flags: " flags=allow-oom", sent: scripts::LEAVE },
     Script { name: "record", flags: " flags=allow-oom", sent: scripts::RECORD },
     Script { name: "renew", flags: " flags=allow-oom", sent: scripts::RENEW },
     Script { name: "settle", flags: " flags=allow-oom", sent: scripts::SETTLE },

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, stream};
+use shared::ids::ConversationHash;
 use shared::money::NanoDollars;
 use shared::state::admission::{Admit, AdmitAsk, Hold};
-use shared::state::capacity::{Acquire, Candidate, Mark, Record};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark, Pin, Record, RecordAsk};
 use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
 use shared::state::scripts::Scripts;
 use shared::state::settlement::{Settle, Settlement};
@@ -41,6 +42,13 @@ async fn measured(table: &Table, name: &str, each: impl AsyncFn(u32)) -> (f64, f
     (calls, micros)
 }
 
+/// Ten requests each.
+fn conversation(request: u32) -> ConversationHash {
+    let mut digest = [0; 32];
+    digest[..4].copy_from_slice(&(request / 10).to_le_bytes());
+    ConversationHash::of(digest)
+}
+
 #[tokio::test]
 async fn one_request_with_all_limits_on_and_three_candidates_takes_few_calls_to_redis() {
     let table = Table::with(Scripts::new()).await;
@@ -65,13 +73,16 @@ async fn one_request_with_all_limits_on_and_three_candidates_takes_few_calls_to_
     })
     .await;
     let acquire = measured(&table, "acquire", async |n| {
-        let answer = table.acquire(&name(n), &three).await;
+        let pin = Pin { conversation: conversation(n), patience: secs(1), given_up: Vec::new() };
+        let ask = AcquireAsk { pin: Some(pin), ..table.acquire_ask(&name(n), &three) };
+        let answer = table.store().acquire(&ask).await.unwrap();
         assert!(matches!(answer, Acquire::Acquired { index: 0, .. }), "{answer:?}");
     })
     .await;
     let record = measured(&table, "record", async |n| {
         let success = Mark::Success { first_token: Some(millis(300)) };
-        let answer = table.record(&name(n), &three[0], START, success).await;
+        let ask = table.record_ask(&name(n), &three[0], START, success);
+        let answer = table.store().record(&RecordAsk { pin: Some(conversation(n)), ..ask }).await.unwrap();
         assert_eq!(answer, Record::Recorded { closed: None });
     })
     .await;
@@ -85,4 +96,17 @@ async fn one_request_with_all_limits_on_and_three_candidates_takes_few_calls_to_
     let micros: f64 = all.iter().map(|(_, micros)| micros).sum();
     println!("request  {calls:5.1} calls {micros:6.1} µs");
     assert!(calls < 48.0, "{calls} calls");
+}
+
+#[tokio::test]
+async fn one_acquire_with_fifty_candidates_takes_one_call_and_few_commands() {
+    let table = Table::with(Scripts::new()).await;
+    let fifty: Vec<Candidate> =
+        (0..50).map(|n| Candidate { rpm: Some(1_000_000), ..slots(&format!("c{n}"), REQUESTS) }).collect();
+    let (calls, _) = measured(&table, "50 candidates", async |n| {
+        let answer = table.acquire(&format!("q{n}"), &fifty).await;
+        assert!(matches!(answer, Acquire::Acquired { index: 0, .. }), "{answer:?}");
+    })
+    .await;
+    assert!(calls < 64.0, "{calls} commands");
 }

@@ -1,6 +1,7 @@
 //! `declare` and the look-up of callers.
 
 use shared::ids::{KeyId, SecretHash};
+use shared::limit::Priority;
 use shared::state::admission::Admit;
 use shared::state::records::{
     AccountRecord, CallerRecord, KeyRecord, KeyRights, Money, MoneyLimit, Overdraft, SpendLimit,
@@ -13,6 +14,7 @@ fn full_rights() -> KeyRights {
         rpm: Some(60),
         tpm: Some(1000),
         max_concurrent: Some(4),
+        priority: Priority::new(0).unwrap(),
         spend: Some(SpendLimit { limit: nanos(10), period: "month".into(), zone: "Europe/Berlin".into() }),
         models: vec!["gpt-*".into(), "gemini-*".into()],
         byok: vec![connection("own-1"), connection("own-2")],

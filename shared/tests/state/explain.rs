@@ -123,7 +123,8 @@ async fn each_endpoint_is_told_and_the_one_that_would_be_called() {
     let table = Table::new().await;
     let chain = Candidate { endpoints: (0..2).map(endpoint).collect(), ..open("a") };
     let rest = async |name: &str| {
-        let Acquire::Acquired { endpoint: number, begun_ms, .. } = table.acquire(name, std::slice::from_ref(&chain)).await
+        let Acquire::Acquired { endpoint: number, begun_ms, .. } =
+            table.acquire(name, std::slice::from_ref(&chain)).await
         else {
             panic!("{name}")
         };

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use shared::ids::RequestId;
+use shared::ids::{ConversationHash, RequestId};
 use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk, Sibling, Sole};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
 use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
@@ -16,7 +16,7 @@ use shared::state::settlement::{LapsedRequest, Settlement};
 use super::table::*;
 use account::Account;
 use group::Group;
-use ops::{Call, Op, Pick, Rules, credential_mark, op, rules};
+use ops::{Call, Op, Pick, PinOp, Rules, credential_mark, op, rules};
 
 mod account;
 mod foretold;
@@ -103,22 +103,27 @@ impl<'a> Game<'a> {
                     self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
                 prop_assert_eq!(answer, self.account.credit(&receipt, amount));
             }
-            Op::Acquire { call, attempt, place, reversed, credential } => {
-                self.acquire(call, attempt, place, reversed, credential).await?;
+            Op::Acquire { call, attempt, place, reversed, credential, pin } => {
+                let order = if reversed { Order::Backwards } else { Order::Forwards };
+                self.acquire(call, attempt, (place, order, credential), pin).await?;
             }
-            Op::Record { call, lease, mark, siblings } => {
+            Op::Record { call, lease, mark, siblings, pin } => {
                 let (lease, number) = self.picked(call, lease);
                 let others = (0..self.rules.connections.len()).filter(|other| *other != number);
-                self.record(call, (lease, number), mark, &others.take(siblings).collect::<Vec<_>>()).await?;
+                let others = others.take(siblings).collect::<Vec<_>>();
+                self.record(call, (lease, number), (mark, pin), &others).await?;
             }
             Op::RenewConnection { call, lease } => {
                 let (lease, number) = self.picked(call, lease);
                 self.renew_connection(call, lease, number).await?;
             }
             Op::LeaveGroup { call } => {
-                let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
-                let connections = candidates.iter().map(|candidate| &candidate.connection);
-                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                let connections = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1).connection).collect();
+                let (group, turn) = (self.table.group.clone(), call.turn(self.rules.fairness));
+                let ask = LeaveAsk { group, connections, request: self.id(call), turn };
+                for _ in 0..call.times() {
+                    self.store(call).leave_lines(&ask).await.unwrap();
+                }
                 self.group.leave(&self.name(call));
             }
         }
@@ -232,12 +237,11 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         attempt: u32,
-        place: Place,
-        reversed: bool,
-        credential: u8,
+        (place, direction, credential): (Place, Order, u8),
+        pin: Option<PinOp>,
     ) -> Result<(), TestCaseError> {
         let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
-        if reversed {
+        if direction == Order::Backwards {
             order.reverse();
         }
         let lease = lease(&self.name(call), attempt);
@@ -247,6 +251,8 @@ impl<'a> Game<'a> {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
             place,
+            turn: call.turn(self.rules.fairness),
+            pin: pin.map(preference),
             candidates,
         };
         for _ in 0..call.times() {
@@ -255,10 +261,17 @@ impl<'a> Game<'a> {
             prop_assert_eq!(&self.digest().await, &before, "looking wrote");
             let is_new = self.group.held().iter().all(|(held, _)| *held != lease.to_string());
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            if is_new {
+            if is_new && ask.pin.is_none() {
                 foretold::check(&told, &answer)?;
             }
-            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
+            let asked = group::Ask {
+                lease: lease.to_string(),
+                member: self.name(call),
+                turn: ask.turn.clone(),
+                place,
+                credential,
+                pin,
+            };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
             if let shared::state::capacity::Acquire::Acquired { begun_ms, endpoint, .. } = answer {
@@ -276,7 +289,7 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         (lease, connection): (LeaseId, usize),
-        mark: Mark,
+        (mark, pin): (Mark, Option<u8>),
         siblings: &[usize],
     ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
@@ -288,6 +301,7 @@ impl<'a> Game<'a> {
             endpoint: at.endpoints.get(number).cloned(),
             max_lock: self.rules.max_lock,
             siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
+            pin: pin.map(conversation),
             ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         let last = !siblings.is_empty() && siblings.iter().all(|other| self.group.is_closed(*other, self.now_ms()));
@@ -299,6 +313,9 @@ impl<'a> Game<'a> {
                 &answer,
                 &self.group.record(&lease.to_string(), (connection, number), &mark, begun_ms, self.now_ms())
             );
+            if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
+                self.group.bind(conversation, connection);
+            }
             if answer == Record::Already {
                 prop_assert_eq!(self.digest().await, before, "a second record wrote");
             }
@@ -347,6 +364,22 @@ impl<'a> Game<'a> {
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
         Ok(())
     }
+}
+
+/// The order of the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Forwards,
+    Backwards,
+}
+
+fn conversation(number: u8) -> ConversationHash {
+    ConversationHash::of([number; 32])
+}
+
+fn preference(pin: PinOp) -> Pin {
+    let given_up = pin.given_up.map(|number| connection(&format!("c{number}"))).into_iter().collect();
+    Pin { conversation: conversation(pin.conversation), patience: millis(pin.patience_ms), given_up }
 }
 
 fn sibling(candidate: &Candidate) -> Sibling {

@@ -30,7 +30,7 @@ async fn state(table: &Table, at: &Candidate) -> Option<RungState> {
             table.record("look", at, begun_ms, Mark::Nothing).await;
             None
         }
-        other @ Acquire::Full { .. } => panic!("{other:?}"),
+        other @ (Acquire::Full { .. } | Acquire::Pinned { .. }) => panic!("{other:?}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use shared::state::admission::{Admit, AdmitAsk, Hold};
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Record, RecordAsk, Sibling, Sole, Unlock,
+    Acquire, AcquireAsk, Candidate, LeaveAsk, Length, LockCause, Mark, Record, RecordAsk, Sibling, Sole, Unlock,
 };
 use shared::state::credit::Credit;
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
@@ -81,8 +81,9 @@ async fn every_call_on_a_group_stays_within_its_slot() {
     let failed = RecordAsk { siblings, ..table.record_ask("q2", b, begun_b, failure) };
     assert_eq!(store.record(&failed).await.unwrap(), Record::Recorded { closed: None });
     assert!(matches!(store.acquire(&ask).await.unwrap(), Acquire::Acquired { index: 1, .. }));
-    let connections = two.iter().map(|candidate| &candidate.connection);
-    store.leave_group(&table.group, connections, &request("q3")).await.unwrap();
+    store.acquire(&AcquireAsk { lease: lease("q4", 1), ..ask.clone() }).await.unwrap();
+    let leaves = LeaveAsk { request: request("q4"), ..LeaveAsk::after(&ask) };
+    store.leave_lines(&leaves).await.unwrap();
     store.unlock(&table.group, &a.connection, Unlock::Bucket(&a.bucket)).await.unwrap();
     let query = |at: &Candidate| ConnectionQuery {
         connection: at.connection.clone(),

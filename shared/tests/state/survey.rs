@@ -35,11 +35,9 @@ async fn an_account_is_shown_as_it_stands() {
         keys: vec![key],
     };
     assert_eq!(view, expected(10_000, key(2, 0, 1, (2, 50_000))));
-    for (ms, shown) in [
-        (15_000, key(1, 1, 0, (2, 45_000))),
-        (59_999, key(0, 2, 0, (2, 1))),
-        (60_000, key(0, 2, 0, (1, 10_000))),
-    ] {
+    for (ms, shown) in
+        [(15_000, key(1, 1, 0, (2, 45_000))), (59_999, key(0, 2, 0, (2, 1))), (60_000, key(0, 2, 0, (1, 10_000)))]
+    {
         table.at(ms).await;
         let view = table.stores[2].survey_account(&table.account, std::slice::from_ref(&query)).await.unwrap();
         assert_eq!(view, expected(ms, shown));
@@ -78,11 +76,17 @@ async fn a_group_is_shown_as_it_stands_and_looking_writes_nothing() {
     assert_eq!(seen.buckets, [(a.bucket.clone(), closed)]);
     let cooling = Closure::Closed { cause: None, wait: secs(10) };
     assert_eq!(seen.cooldowns, [(model("m"), cooling), (model("n"), Closure::Open)]);
-    assert_eq!(seen.health, Health { oks_milli: 1000, fails_milli: 3000, first_token: Some(millis(250)) });
+    assert_eq!(
+        seen.health,
+        Health { oks_milli: 1000, fails_milli: 3000, first_token: Some(millis(250)), recent: Some(millis(250)) }
+    );
     table.at(30_000).await;
     let later = look().await;
     assert_eq!(later.buckets[0].1, Closure::ProbeDue);
-    assert_eq!(later.health, Health { oks_milli: 500, fails_milli: 1500, first_token: Some(millis(250)) });
+    assert_eq!(
+        later.health,
+        Health { oks_milli: 500, fails_milli: 1500, first_token: Some(millis(250)), recent: Some(millis(250)) }
+    );
     assert_eq!(table.dump().await, dump);
     table.take("probe", &Candidate { model: model("n"), ..a }).await;
     assert_eq!(look().await.buckets[0].1, Closure::Probing { cause: Some(LockCause::RateLimited), wait: secs(15) });

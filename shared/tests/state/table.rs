@@ -7,10 +7,11 @@ use redis::Value;
 use shared::ids::{
     AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
 };
+use shared::limit::Priority;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk, Turn};
 use shared::state::link::Link;
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
@@ -192,6 +193,8 @@ impl Table {
             lease: lease(name, 1),
             max_lock: MAX_LOCK,
             place: Place::Pass,
+            turn: turn("acme"),
+            pin: None,
             candidates: candidates.to_vec(),
         }
     }
@@ -222,6 +225,7 @@ impl Table {
             endpoint: None,
             told: Vec::new(),
             siblings: Vec::new(),
+            pin: None,
         }
     }
 
@@ -252,6 +256,11 @@ pub(super) fn request(name: &str) -> RequestId {
 
 pub(super) fn lease(name: &str, attempt: u32) -> LeaseId {
     LeaseId { request: request(name), attempt }
+}
+
+/// The turn of an account.
+pub(super) fn turn(account: &str) -> Turn {
+    Turn { account: Some(AccountId::parse(account).unwrap()), priority: Priority::default() }
 }
 
 pub(super) fn model(name: &str) -> ModelName {

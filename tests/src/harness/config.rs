@@ -20,6 +20,7 @@ pub struct Config {
     connections: Vec<String>,
     every_connection: String,
     account: String,
+    accounts: String,
     ci: String,
     keys: String,
     providers: String,
@@ -67,6 +68,16 @@ impl Config {
     pub fn key(mut self, id: &str, fields: &str) -> Self {
         let fields = if fields.is_empty() { String::new() } else { format!(", {fields}") };
         let _ = writeln!(self.keys, "  - {{id: {id}, account: acme, secret: {}{fields}}}", secret_of(id));
+        self
+    }
+
+    /// Another account, with one key of the same id; the key's secret is [`secret_of`] it. `fields` of the key may be empty.
+    #[must_use]
+    pub fn caller(mut self, account: &str, fields: &str) -> Self {
+        let fields = if fields.is_empty() { String::new() } else { format!(", {fields}") };
+        let _ = writeln!(self.accounts, "  - {{id: {account}}}");
+        let secret = secret_of(account);
+        let _ = writeln!(self.keys, "  - {{id: {account}, account: {account}, secret: {secret}{fields}}}");
         self
     }
 
@@ -122,6 +133,7 @@ impl Config {
         }
         text.push_str(&self.others);
         let _ = writeln!(text, "accounts:\n  - {{id: acme{}}}", self.account);
+        text.push_str(&self.accounts);
         let _ = writeln!(text, "keys:\n  - {{id: ci, account: acme, secret: {SECRET}{}}}", self.ci);
         text.push_str(&self.keys);
         text.push_str(&self.more);

@@ -231,9 +231,10 @@ async fn every_attempt_sends_the_very_bytes_an_only_one_would_have_sent() {
     let body = r#"{"stream":true,"model":"m1", "x_unknown":{"z":1.0,"a":12345678901234567890},"prompt_cache_key":"k","messages":[{"role":"user","content":"hi"}]}"#;
     let bearer = format!("Bearer {SECRET}");
     let ask = async || {
-        let stream =
-            cluster.client(0).stream("/v1/chat/completions", &[("authorization", &bearer)], body).await.unwrap();
-        stream.rest().await
+        let headers = [("authorization", bearer.as_str())];
+        let stream = cluster.client(0).stream("/v1/chat/completions", &headers, body).await.unwrap();
+        let (_, end) = stream.rest().await;
+        assert_eq!(end, Ok(()));
     };
     ask().await;
     let only = cluster.fake.calls().remove(0).body;

@@ -105,7 +105,7 @@ async fn an_absurd_hint_is_told_to_callers_as_max_lock_at_most_and_names_the_soo
 
 #[tokio::test]
 async fn a_sole_connection_survives_one_failure_in_a_hundred_and_a_dead_one_is_probed_and_not_hammered() {
-    let cluster = Cluster::of_three(&Config::connections(1)).await;
+    let cluster = Cluster::of_three(&Config::connections(1).more("limits: {capacity_wait: 0s}")).await;
     cluster.fake.script([Rule { every: Some(25), ..Rule::any().fails(500) }]);
     for call in 0..100 {
         assert_eq!(cluster.next().chat(SECRET, "m1", "hi").await.status, 200, "call {call}: the retry answers");

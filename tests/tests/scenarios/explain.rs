@@ -1,5 +1,6 @@
 //! `headgate explain` says beforehand what the next request really does, and leaves no trace.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cluster::fake::Rule;
@@ -81,14 +82,21 @@ fn rungs(told: &Value) -> Vec<String> {
     rungs.iter().map(|rung| ["connection", "state", "fate"].map(|name| word(rung, name)).join(" ")).collect()
 }
 
+/// The beginning of a conversation that is like no other: none is pinned.
+fn fresh() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("question {}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// The next request does what is told now: it takes the rung said to be taken, or is refused in the same words.
 async fn keeps_its_word(cluster: &Cluster, model: &str) -> (Value, Response) {
     let told = told(cluster, "acme/ci", model).await;
-    let answer = cluster.next().chat(SECRET, model, "hi").await;
+    let answer = cluster.next().chat(SECRET, model, &fresh()).await;
     let ladder = &told["ladder"];
     match ladder["outcome"].as_str().unwrap() {
         "taken" | "last_resort" => {
-            let taken = told["rungs"].as_array().unwrap().iter().find(|rung| rung["fate"] == ladder["outcome"]).unwrap();
+            let taken =
+                told["rungs"].as_array().unwrap().iter().find(|rung| rung["fate"] == ladder["outcome"]).unwrap();
             let expected = format!("{}/{}:", taken["connection"].as_str().unwrap(), taken["model"].as_str().unwrap());
             let trail = answer.header("x-headgate-attempts").to_owned();
             assert!(trail.starts_with(&expected), "{expected} but {trail}");
@@ -113,11 +121,12 @@ async fn what_is_told_of_each_rung_is_what_the_next_request_does() {
     let fresh = ["a-gpt-1 open taken", "a-gpt-2 open later", "p-gpt-1 open later", "p-gpt-2 open later"];
     assert_eq!(rungs(&told)[..4], fresh);
     assert_eq!(told["rungs"][4]["model"], "gem");
-    let larger: Vec<&Value> = told["rungs"].as_array().unwrap().iter().filter(|r| r["only_if_too_long"] == true).collect();
+    let larger: Vec<&Value> =
+        told["rungs"].as_array().unwrap().iter().filter(|r| r["only_if_too_long"] == true).collect();
     assert_eq!((larger.len(), &larger[0]["model"]), (4, &Value::from("gpt-long")));
     // An own key's rate limit: its bucket is locked as long as it was told.
     cluster.fake.script([Rule::on("cred-1", "*").fails(429).header("retry-after", "300")]);
-    cluster.client(0).chat(SECRET, "gpt", "hi").await;
+    cluster.client(0).chat(SECRET, "gpt", &fresh()).await;
     let (told, _) = keeps_its_word(&cluster, "gpt").await;
     assert_eq!(rungs(&told)[..2], ["a-gpt-1 rate_limited skipped", "a-gpt-2 open taken"]);
     let locked = &told["rungs"][0];
@@ -125,13 +134,13 @@ async fn what_is_told_of_each_rung_is_what_the_next_request_does() {
     assert!((240_000..=300_000).contains(&locked["wait_ms"].as_u64().unwrap()), "{locked}");
     // The other one without money: its whole connection is locked, for the larger model too.
     cluster.fake.script([Rule::on("cred-2", "*").fails(402)]);
-    cluster.client(1).chat(SECRET, "gpt", "hi").await;
+    cluster.client(1).chat(SECRET, "gpt", &fresh()).await;
     let (told, _) = keeps_its_word(&cluster, "gpt").await;
     assert_eq!(rungs(&told)[1..3], ["a-gpt-2 billing skipped", "p-gpt-1 open taken"]);
     assert_eq!(told["rungs"][1]["closed"], "connection");
     // A full platform connection: the next of its group.
     cluster.fake.script([Rule { stall_after_chunks: Some(1), ..Rule::on("cred-3", "*") }]);
-    let mut held = cluster.client(0).chat_stream(SECRET, "gpt", "hold").await;
+    let mut held = cluster.client(0).chat_stream(SECRET, "gpt", &fresh()).await;
     held.read_content(1).await;
     let (told, _) = keeps_its_word(&cluster, "gpt").await;
     assert_eq!(rungs(&told)[2..4], ["p-gpt-1 full skipped", "p-gpt-2 open taken"]);
@@ -141,7 +150,7 @@ async fn what_is_told_of_each_rung_is_what_the_next_request_does() {
     let waits = self::told(&cluster, "acme/ci", "gpt").await;
     assert_eq!(rungs(&waits)[2..4], ["p-gpt-1 full waited", "p-gpt-2 over_rate skipped"]);
     assert_eq!(waits["ladder"]["outcome"], "waits");
-    let busy = cluster.client(0).chat(SECRET, "gpt", "hi").await;
+    let busy = cluster.client(0).chat(SECRET, "gpt", &fresh()).await;
     assert_eq!((busy.status, busy.header("x-headgate-refusal")), (429, "capacity"), "{}", busy.body);
     drop(held);
     cluster.assert_clean().await;
@@ -158,7 +167,7 @@ async fn peers_cooldowns_and_a_ladder_that_is_closed_are_told_as_they_are() {
         Rule::on("cred-3", "*").fails(401),
         Rule::on("cred-4", "*").fails(429).header("retry-after", "60"),
     ]);
-    assert_eq!(cluster.client(0).chat(SECRET, "gpt", "hi").await.status, 200);
+    assert_eq!(cluster.client(0).chat(SECRET, "gpt", &fresh()).await.status, 200);
     let (told, _) = keeps_its_word(&cluster, "gpt").await;
     let expected = [
         "a-gpt-1 billing skipped",
@@ -172,9 +181,9 @@ async fn peers_cooldowns_and_a_ladder_that_is_closed_are_told_as_they_are() {
     cluster.fake.add(Rule::on("cred-5", "*").fails(500));
     // A cooldown may end while we look: then it fails again, and cools for longer.
     let told = eventually_ok(2 * SOON, async || {
-        cluster.client(1).chat(SECRET, "gpt", "hi").await;
+        cluster.client(1).chat(SECRET, "gpt", &fresh()).await;
         let told = self::told(&cluster, "acme/ci", "gpt").await;
-        let answer = cluster.client(0).chat(SECRET, "gpt", "hi").await;
+        let answer = cluster.client(0).chat(SECRET, "gpt", &fresh()).await;
         let closed = answer.status == 502 && answer.header("x-headgate-refusal") == "locked";
         let cools = rungs(&told)[4] == "p-gem cooling skipped";
         if closed && cools { Ok(told) } else { Err(format!("{} {told}", answer.body)) }
@@ -198,7 +207,7 @@ async fn endpoints_and_pools_are_told_one_by_one_with_the_one_that_is_called() {
     let pools: Vec<&Value> = both["rungs"].as_array().unwrap().iter().map(|rung| &rung["pool"]).collect();
     assert_eq!(pools, ["gemini-cli", "antigravity"]);
     cluster.fake.script([Rule::any().at("/prod").fails(404)]);
-    cluster.client(0).chat(SECRET, model, "hi").await;
+    cluster.client(0).chat(SECRET, model, &fresh()).await;
     let (told, _) = keeps_its_word(&cluster, model).await;
     assert_eq!((rungs(&told), &told["rungs"][0]["endpoint"]), (vec!["c-ca open taken".into()], &"daily".into()));
     let endpoints = told["rungs"][0]["endpoints"].as_array().unwrap();
@@ -206,7 +215,7 @@ async fn endpoints_and_pools_are_told_one_by_one_with_the_one_that_is_called() {
     assert_eq!((&endpoints[1]["endpoint"], &endpoints[1]["state"]), (&"daily".into(), &"open".into()));
     // With both at rest the first is tried once, as nothing else is left.
     cluster.fake.script([Rule::any().at("/prod").fails(404), Rule::any().at("/daily").fails(404)]);
-    cluster.client(0).chat(SECRET, model, "hi").await;
+    cluster.client(0).chat(SECRET, model, &fresh()).await;
     let before = cluster.fake.calls_at("/prod").len();
     let (told, _) = keeps_its_word(&cluster, model).await;
     assert_eq!(rungs(&told), ["c-ca endpoints last_resort"]);
@@ -223,7 +232,7 @@ async fn the_limits_of_a_key_are_told_with_what_is_used_and_so_is_their_refusal(
         let one = all.into_iter().find(|limit| limit["what"] == what).unwrap();
         (one["used"].as_i64(), one["limit"].as_i64(), one)
     };
-    assert_eq!(cluster.client(0).chat(secret, "gpt", "hi").await.status, 200);
+    assert_eq!(cluster.client(0).chat(secret, "gpt", &fresh()).await.status, 200);
     cluster.assert_clean().await;
     let told_now = told(&cluster, "lean", "gpt").await;
     assert_eq!(told_now["admission"]["outcome"], "admitted");
@@ -235,23 +244,23 @@ async fn the_limits_of_a_key_are_told_with_what_is_used_and_so_is_their_refusal(
     assert_eq!((most, &spend["period"]), (Some(1_000_000_000), &Value::from("day")));
     assert!(spend["resets_at_ms"].as_i64().unwrap() > cluster.redis.now_ms().await, "{spend}");
     assert_eq!(limit(&told_now, "balance").1, Some(cluster.redis.balance("acme").await));
-    assert_eq!(cluster.client(1).chat(secret, "gpt", "hi").await.status, 200);
+    assert_eq!(cluster.client(1).chat(secret, "gpt", &fresh()).await.status, 200);
     cluster.assert_clean().await;
     let told_now = told(&cluster, "acme/lean", "gpt").await;
     let refusal = &told_now["admission"]["refusal"];
-    let answer = cluster.client(0).chat(secret, "gpt", "hi").await;
+    let answer = cluster.client(0).chat(secret, "gpt", &fresh()).await;
     assert_eq!((refusal["word"].as_str(), refusal["status"].as_u64()), (Some("rpm"), Some(429)), "{told_now}");
     assert_eq!((answer.header("x-headgate-refusal"), answer.status), ("rpm", 429));
     let told_now = told(&cluster, "lean", "gem").await;
     assert_eq!(told_now["admission"]["refusal"]["word"], "model");
-    assert_eq!(cluster.client(0).chat(secret, "gem", "hi").await.header("x-headgate-refusal"), "model");
+    assert_eq!(cluster.client(0).chat(secret, "gem", &fresh()).await.header("x-headgate-refusal"), "model");
 }
 
 #[tokio::test]
 async fn people_get_a_table_and_what_cannot_be_explained_is_said_clearly() {
     let cluster = Cluster::on(LADDER).start().await;
     cluster.fake.script([Rule::on("cred-1", "*").fails(429).header("retry-after", "300")]);
-    cluster.client(0).chat(SECRET, "gpt", "hi").await;
+    cluster.client(0).chat(SECRET, "gpt", &fresh()).await;
     let exit = explain(&cluster, "ci", "smart", &[]).await;
     assert_eq!(exit.code, Some(0), "{}", exit.stderr);
     for part in ["model smart, which is gpt", "locked (rate_limited): bucket gpt", "only if too long", "balance"] {

@@ -46,7 +46,7 @@ async fn ask(speaks: Speaks, streamed: bool, client: &Client, model: &str) -> (u
         return (status, trail, String::new());
     }
     let (events, end) = stream.rest().await;
-    end.expect("the connection holds");
+    assert_eq!(end, Ok(()), "the connection holds");
     let said: String = events.iter().filter_map(|event| speaks.content(event)).collect();
     (status, trail, if events.iter().any(Event::is_error) { "broken".into() } else { said })
 }
@@ -197,7 +197,8 @@ async fn an_upstreams_own_overloaded_event_after_its_opening_events_is_a_failure
 #[tokio::test]
 async fn what_comes_before_content_is_held_back_up_to_a_bound_and_then_it_is_a_failure() {
     let cluster = all().await;
-    let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let delta = json!({"role": "assistant", "content": "", "x_padding": "x".repeat(16 << 10)});
+    let role = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta}]}));
     let endless = events(&role.repeat((5 << 20) / role.len()));
     cluster.fake.script([Rule { credential: "cred-openai-1".into(), ..endless }]);
     let (status, trail, said) = ask(Speaks::Chat, true, cluster.client(0), "openai").await;

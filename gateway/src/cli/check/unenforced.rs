@@ -1,8 +1,6 @@
 //! What a file may say already, though nothing acts on it yet. A line goes from here when its feature comes.
 
-use std::time::Duration;
-
-use shared::config::{Config, Fairness, OnOutage, Strategy};
+use shared::config::{Config, OnOutage, Strategy};
 
 /// How many places of one field are named.
 const NAMED: usize = 3;
@@ -14,8 +12,6 @@ pub(super) fn notices(config: &Config) -> Vec<String> {
         ("quotas", of_keys(config, |key| !key.quotas.is_empty()).collect()),
         ("quota", of_connections(config, |connection| !connection.quota.is_empty()).collect()),
         ("strategy: earliest_reset", of_groups(config, |group| group.strategy == Strategy::EarliestReset).collect()),
-        ("fairness: fifo", of_groups(config, |group| group.fairness == Fairness::Fifo).collect()),
-        ("pin_patience", of_groups(config, |group| group.pin_patience != Duration::from_secs(1)).collect()),
         ("on_outage: allow", outage(config)),
     ];
     uses.iter().filter_map(|(field, places): &(_, Vec<String>)| notice(field, places)).collect()

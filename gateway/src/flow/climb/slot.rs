@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::config::Fairness;
 use shared::state::admission::Place;
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, LeaseId, Mark, RecordAsk, RungState, SIBLINGS_MAX, Sibling,
+    Acquire, AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, RecordAsk, RungState, SIBLINGS_MAX, Sibling, Turn,
 };
 use shared::state::wake;
 use tokio::time::Instant;
@@ -13,11 +14,13 @@ use tokio::time::Instant;
 use super::{Climb, Line, Walk};
 use crate::app::Shared;
 use crate::catalog::Serving;
+use crate::dialect::conversation::Stage;
 use crate::error::Refusal;
 use crate::flow::Fall;
 use crate::flow::admit::{FALLBACK, unanswered};
 use crate::flow::held::Held;
 use crate::flow::plan::{Rung, Step};
+use crate::metrics::{Counted, Waiting};
 
 /// What `acquire` answered about the open rungs of a step.
 pub(super) enum Taken<'r> {
@@ -84,6 +87,14 @@ impl Offer<'_> {
 }
 
 impl<'a> Walk<'a> {
+    /// Whose turn it takes in the lines of a step.
+    fn turn(&self, step: &Step) -> Turn {
+        match self.climb.catalog.fairness(&step.group) {
+            Fairness::Account => self.climb.turn.clone(),
+            Fairness::Fifo => Turn { account: None, priority: self.climb.turn.priority },
+        }
+    }
+
     /// How long this request may still stand in lines.
     pub(super) fn patience(&self) -> Duration {
         let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
@@ -98,27 +109,39 @@ impl<'a> Walk<'a> {
             lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
+            turn: self.turn(step),
+            pin: self.pin(step, offers),
             candidates: offers.iter().map(Offer::candidate).collect(),
         };
         // Subscribed before the place is taken: a slot freed in between is not missed.
-        let place = (line == Line::Stand).then(|| app.waker.place(self.journey.request.as_str()));
-        let mut in_line = false;
+        let place = (line == Line::Stand || ask.pin.is_some()).then(|| app.waker.place(self.journey.request.as_str()));
+        let mut in_line = None;
         while !exchange.gone.is_cancelled() {
             let left = self.patience();
-            let stand = place.as_ref().filter(|_| !left.is_zero());
+            let stand = place.as_ref().filter(|_| line == Line::Stand && !left.is_zero());
             ask.place = stand.map_or(Place::Pass, |_| Place::Stand { max_wait: left });
+            let alone = catalog.pin_patience(&step.group).saturating_sub(self.stood_alone).min(left);
+            if let Some(pin) = &mut ask.pin {
+                pin.patience = alone;
+            }
             let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
+            if let (Acquire::Pinned { .. }, Some(place)) = (&answer, &place) {
+                in_line.get_or_insert_with(|| stands(app, &ask));
+                let waited = self.wait(place, FALLBACK.min(alone)).await;
+                self.stood_alone += waited;
+                continue;
+            }
             let (taken, holds_place) = self.heard(answer, step, offers, &ask)?;
             let Some(place) = stand.filter(|_| holds_place) else {
-                if in_line && !matches!(taken, Taken::Slot(_)) {
+                if in_line.is_some() && !matches!(taken, Taken::Slot(_)) {
                     leave(app, &ask).await;
                 }
                 return Ok(taken);
             };
-            in_line = true;
+            in_line.get_or_insert_with(|| stands(app, &ask));
             self.wait(place, FALLBACK.min(left)).await;
         }
-        if in_line {
+        if in_line.is_some() {
             leave(app, &ask).await;
         }
         Err(Fall::Gone)
@@ -137,7 +160,7 @@ impl<'a> Walk<'a> {
                 let Some(offer) = offers.get(index) else { return Err(Refusal::Internal.into()) };
                 self.leases += 1;
                 let (rung, endpoint) = (offer.rung, offer.endpoint(endpoint));
-                let receipt = Self::receipt(step, (rung, endpoint), ask, begun_ms);
+                let receipt = self.receipt(step, (rung, endpoint), ask, begun_ms);
                 Ok((Taken::Slot(Slot { rung, endpoint, held: Held::new(self.climb.app, receipt, probe) }), false))
             }
             Acquire::Closed { wait, states } => {
@@ -145,12 +168,25 @@ impl<'a> Walk<'a> {
                 self.note_closed(Some(wait), &states);
                 Ok((Taken::Closed, false))
             }
+            // There is a place whenever a pin is asked for, so this is waited for and asked again.
+            Acquire::Pinned { .. } => Ok((Taken::Full(FALLBACK), true)),
             Acquire::Full { wait, position, states } => {
                 self.note_resort(step, offers, &states);
                 self.note_closed(wait, &states);
                 Ok((Taken::Full(wait.unwrap_or(FALLBACK)), position.is_some()))
             }
         }
+    }
+
+    /// What the conversation prefers among these rungs. One that only opens prefers nothing yet.
+    fn pin(&self, step: &Step, offers: &[Offer<'_>]) -> Option<Pin> {
+        let known = self.climb.conversation.among(step)?;
+        if offers.len() < 2 || known.stage == Stage::Opens {
+            return None;
+        }
+        let connections = offers.iter().map(|offer| &offer.rung.serving.connection.id);
+        let given_up = self.climb.app.keeper.healths().unwell(connections);
+        Some(Pin { conversation: known.hash, patience: Duration::ZERO, given_up })
     }
 
     /// Remembers the first rung that nothing but its endpoints keeps closed.
@@ -176,20 +212,21 @@ impl<'a> Walk<'a> {
         if gone { Err(Fall::Gone) } else { Ok(()) }
     }
 
-    /// Waits to be woken.
-    async fn wait(&mut self, place: &wake::Place, most: Duration) {
+    /// Waits to be woken; answers how long.
+    async fn wait(&mut self, place: &wake::Place, most: Duration) -> Duration {
         let began = Instant::now();
-        let _waiting = self.climb.app.metrics.stand_in_line();
         tokio::select! {
             () = self.climb.exchange.gone.cancelled() => {}
             _ = place.woken(most) => {}
         }
-        self.stood += began.elapsed();
-        self.journey.waited += began.elapsed();
+        let waited = began.elapsed();
+        self.stood += waited;
+        self.journey.waited += waited;
+        waited
     }
 
     /// What gives the slot back, and as whose.
-    fn receipt(step: &Step, (rung, endpoint): (&Rung, usize), ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
+    fn receipt(&self, step: &Step, (rung, endpoint): (&Rung, usize), ask: &AcquireAsk, begun_ms: i64) -> RecordAsk {
         let rests = rung.serving.connection.endpoint_rest.is_some();
         RecordAsk {
             group: ask.group.clone(),
@@ -204,13 +241,19 @@ impl<'a> Walk<'a> {
             endpoint: rung.serving.endpoints.get(endpoint).filter(|_| rests).map(|endpoint| endpoint.id.clone()),
             told: Vec::new(),
             siblings: siblings(step, rung),
+            pin: self.climb.conversation.among(step).map(|known| known.hash),
         }
     }
 }
 
-async fn leave(app: &Shared, ask: &AcquireAsk) {
+/// Counts a request that waits, until what is answered is dropped.
+fn stands<'a>(app: &'a Shared, ask: &AcquireAsk) -> (Waiting<'a>, Counted) {
     let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-    if let Err(error) = app.store.leave_group(&ask.group, connections, &ask.lease.request).await {
+    (app.metrics.stand_in_line(), app.metrics.occupancy.waits_for_slot(&ask.group, connections))
+}
+
+async fn leave(app: &Shared, ask: &AcquireAsk) {
+    if let Err(error) = app.store.leave_lines(&LeaveAsk::after(ask)).await {
         // The places lapse by themselves within two seconds.
         tracing::debug!(%error, "places in line were not given up");
     }

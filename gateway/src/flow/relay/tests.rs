@@ -37,6 +37,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let rung = plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].clone();
     let facts = Facts {
         account: account.clone(),
+        priority: shared::limit::Priority::default(),
         key: "ci".parse().unwrap(),
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
@@ -59,6 +60,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         endpoint: None,
         told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),

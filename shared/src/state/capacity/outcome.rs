@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CANDIDATES_MAX, LeaseId, LockCause};
-use crate::ids::{BucketName, ConnectionId, EndpointId, GroupId, ModelName};
+use super::{LeaseId, LockCause};
+use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName};
 use crate::state::Store;
 use crate::state::link::StateError;
 use crate::state::reply::{Reply, ms};
 use crate::state::script::Arg;
+use crate::state::survey::Health;
 
 /// What `record` is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +39,12 @@ pub struct RecordAsk {
     /// Where else the model is served at the same step, at most [`SIBLINGS_MAX`]. Only a failure looks at them: if none is
     /// usable at that moment, the connection counts as [`Sole::Yes`], for the last one of a group must not be taken away.
     pub siblings: Vec<Sibling>,
+    /// The conversation: a success binds it to the connection for an hour.
+    pub pin: Option<ConversationHash>,
 }
 
 /// At most so many siblings go into one call; more are not looked at.
-pub const SIBLINGS_MAX: usize = CANDIDATES_MAX - 1;
+pub const SIBLINGS_MAX: usize = 15;
 
 /// Another connection of the group that serves the same model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +161,11 @@ pub enum Unlocked {
 impl Store {
     /// Says what the outcome of an attempt means, and gives its lease back. Idempotent in the lease.
     pub async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
+        self.record_and_learn(ask).await.map(|(record, _)| record)
+    }
+
+    /// The same; a success and a failure also bring what is known of the connection's health by all replicas.
+    pub async fn record_and_learn(&self, ask: &RecordAsk) -> Result<(Record, Option<Health>), StateError> {
         let group = self.keys.of_group(&ask.group);
         let connection = group.of_connection(&ask.connection);
         let mut keys = vec![
@@ -184,6 +192,8 @@ impl Store {
                 ]);
             }
         }
+        let bound = ask.pin.filter(|_| matches!(ask.mark, Mark::Success { .. }));
+        keys.extend(bound.map(|conversation| group.pin(conversation)));
         let lease = ask.lease.to_string();
         let mark = MarkArgs::of(&ask.mark);
         let mut args = vec![
@@ -198,6 +208,7 @@ impl Store {
             Arg::Text(mark.credential),
             Arg::Text(mark.sole),
             Arg::Int(mark.first_token_ms),
+            Arg::Text(bound.map_or("", |_| ask.connection.as_str())),
         ];
         for told in &ask.told {
             let count = |count: Option<u64>| Arg::Int(count.and_then(|count| i64::try_from(count).ok()).unwrap_or(-1));
@@ -208,7 +219,7 @@ impl Store {
                 Arg::Int(told.resets_in.map_or(-1, ms)),
             ]);
         }
-        Record::read(self.link.run(&self.scripts.record, &keys, &args).await?)
+        Record::read_with_health(self.link.run(&self.scripts.record, &keys, &args).await?)
     }
 
     /// Opens what is closed, at once and on every replica; says whether anything was closed.
@@ -277,11 +288,15 @@ impl Length {
 }
 
 impl Record {
-    fn read(value: redis::Value) -> Result<Self, StateError> {
+    fn read_with_health(value: redis::Value) -> Result<(Self, Option<Health>), StateError> {
         let (tag, mut reply) = Reply::open("record", value)?;
         Ok(match tag.as_str() {
-            "recorded" => Self::Recorded { closed: u64::try_from(reply.int()?).ok().map(Duration::from_millis) },
-            "already" => Self::Already,
+            "recorded" => {
+                let closed = u64::try_from(reply.int()?).ok().map(Duration::from_millis);
+                let health = if reply.is_empty() { None } else { Some(Health::read(&mut reply)?) };
+                (Self::Recorded { closed }, health)
+            }
+            "already" => (Self::Already, None),
             _ => return Err(reply.unknown(&tag)),
         })
     }

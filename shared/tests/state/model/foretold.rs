@@ -19,6 +19,7 @@ pub(super) fn check(told: &[RungView], answer: &Acquire) -> Result<(), TestCaseE
             let expected: Vec<Option<RungState>> = states.iter().cloned().map(Some).collect();
             prop_assert_eq!(told.iter().map(|rung| rung.state.clone()).collect::<Vec<_>>(), expected);
         }
+        Acquire::Pinned { .. } => prop_assert!(false, "nobody has a pin here"),
     }
     Ok(())
 }

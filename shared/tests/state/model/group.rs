@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole};
+use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole, Turn};
 
-use super::line::{Line, Window};
-use super::ops::{Rules, credential_mark};
+use super::line::{Turns, Window};
+use super::ops::{PinOp, Rules, credential_mark};
 use super::{START, millis};
 
 const MINUTE: i64 = 60_000;
@@ -15,8 +15,10 @@ const MINUTE: i64 = 60_000;
 pub(super) struct Ask {
     pub(super) lease: String,
     pub(super) member: String,
+    pub(super) turn: Turn,
     pub(super) place: Place,
     pub(super) credential: u8,
+    pub(super) pin: Option<PinOp>,
 }
 
 /// A lock or a cooldown.
@@ -52,13 +54,15 @@ struct Connection {
     /// Lapsed ones included, until they are reaped.
     leases: BTreeMap<String, i64>,
     window: Window,
-    line: Line,
+    line: Turns,
 }
 
 #[derive(Debug)]
 pub(super) struct Group {
     connections: Vec<Connection>,
     max_lock: i64,
+    /// By conversation.
+    pins: BTreeMap<u8, usize>,
 }
 
 impl Closure {
@@ -241,10 +245,11 @@ impl Group {
             endpoints: vec![Closure::default(); endpoints_of(number)],
             leases: BTreeMap::new(),
             window: Window::default(),
-            line: Line::default(),
+            line: Turns::default(),
         };
         let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
-        Self { connections: rules.connections.iter().enumerate().map(connection).collect(), max_lock }
+        let connections = rules.connections.iter().enumerate().map(connection).collect();
+        Self { connections, max_lock, pins: BTreeMap::new() }
     }
 
     /// All leases that were not given back or reaped, with the numbers of their connections.
@@ -270,8 +275,12 @@ impl Group {
             }
         }
         let mark = credential_mark(ask.credential);
-        let (mut states, mut merely_full) = (Vec::new(), Vec::new());
-        for (index, number) in order.iter().enumerate() {
+        let (mut states, mut merely_full) = (BTreeMap::new(), Vec::new());
+        let preferred = ask.pin.filter(|pin| self.pins.get(&pin.conversation) != pin.given_up.as_ref());
+        let preferred = preferred.and_then(|pin| self.pins.get(&pin.conversation).copied().zip(Some(pin.patience_ms)));
+        let mut turns: Vec<(usize, &usize)> = order.iter().enumerate().collect();
+        turns.sort_by_key(|(_, number)| preferred.is_none_or(|(pinned, _)| pinned != **number));
+        for (index, number) in turns {
             let connection = &mut self.connections[*number];
             let open = connection.rung(now, self.max_lock, Some(&mark)).and_then(|due| {
                 let (endpoint, probes) = connection.endpoint(now, self.max_lock)?;
@@ -280,18 +289,27 @@ impl Group {
             let state = match open {
                 Err(closed) => closed,
                 Ok((due, endpoint)) => {
-                    let (ahead, _) = connection.line.ahead(&ask.member, now);
+                    let (ahead, turn) = connection.line.ahead(&ask.member, &ask.turn, now);
                     match connection.room(now, ahead) {
-                        Ok(()) => return (self.take(ask, (index, *number), (due, endpoint), us), true),
+                        Ok(()) => {
+                            connection.line.serve(turn);
+                            return (self.take(ask, (index, *number), (due, endpoint), us), true);
+                        }
                         Err(full) => {
+                            let wait = wait_of(&full).unwrap_or_default();
+                            if preferred.is_some_and(|(pinned, most)| pinned == *number && wait < millis(most)) {
+                                connection.line.stand(&ask.member, &ask.turn, now);
+                                return (Acquire::Pinned { position: u32::try_from(ahead + 1).unwrap() }, false);
+                            }
                             merely_full.push((*number, ahead, full.clone()));
                             full
                         }
                     }
                 }
             };
-            states.push(state);
+            states.insert(index, state);
         }
+        let states: Vec<RungState> = states.into_values().collect();
         let wait = states.iter().filter_map(wait_of).min();
         if merely_full.is_empty() {
             return (Acquire::Closed { wait: wait.unwrap(), states }, false);
@@ -328,7 +346,7 @@ impl Group {
             let wait = wait_of(state).unwrap_or_default();
             match ask.place {
                 Place::Stand { max_wait } if !max_wait.is_zero() && wait <= max_wait => {
-                    line.stand(&ask.member, now);
+                    line.stand(&ask.member, &ask.turn, now);
                     let position = u32::try_from(ahead + 1).unwrap();
                     best = Some(best.map_or(position, |other: u32| other.min(position)));
                 }
@@ -344,6 +362,11 @@ impl Group {
 
     pub(super) fn leave(&mut self, member: &str) {
         self.connections.iter_mut().for_each(|connection| connection.line.leave(member));
+    }
+
+    /// A success binds the conversation.
+    pub(super) fn bind(&mut self, conversation: u8, number: usize) {
+        self.pins.insert(conversation, number);
     }
 
     /// `at`: the connection, and which of its endpoints was called.
@@ -398,6 +421,7 @@ impl Group {
 
     pub(super) fn check(&self, now_us: i64) -> Result<(), TestCaseError> {
         for connection in &self.connections {
+            prop_assert!(connection.line.in_order(), "one of a flow before another that came sooner");
             if let Some(cap) = connection.cap {
                 prop_assert!(connection.live(now_us / 1000) <= cap as usize, "more holders than slots");
             }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use shared::config::Fairness;
+use shared::ids::AccountId;
+use shared::limit::Priority;
 use shared::state::admission::Place;
-use shared::state::capacity::{Length, LockCause, Mark, Sole};
+use shared::state::capacity::{Length, LockCause, Mark, Sole, Turn};
 use shared::state::records::Overdraft;
 
 use super::{millis, secs};
@@ -19,6 +22,8 @@ pub(super) struct Rules {
     pub(super) spend_limit: i64,
     pub(super) overdraft: Overdraft,
     pub(super) max_lock: Duration,
+    /// Whether accounts take turns.
+    pub(super) fairness: Fairness,
     pub(super) connections: Vec<(Option<u32>, Option<u32>)>,
 }
 
@@ -62,6 +67,7 @@ pub(super) enum Op {
         place: Place,
         reversed: bool,
         credential: u8,
+        pin: Option<PinOp>,
     },
     Record {
         call: Call,
@@ -69,6 +75,8 @@ pub(super) enum Op {
         mark: Mark,
         /// How many of the other connections are told of.
         siblings: usize,
+        /// The conversation that a success binds.
+        pin: Option<u8>,
     },
     RenewConnection {
         call: Call,
@@ -77,6 +85,14 @@ pub(super) enum Op {
     LeaveGroup {
         call: Call,
     },
+}
+
+/// A conversation that may prefer a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PinOp {
+    pub(super) conversation: u8,
+    pub(super) patience_ms: u64,
+    pub(super) given_up: Option<usize>,
 }
 
 /// Which lease of a connection is meant.
@@ -100,14 +116,17 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let connection = (limit(2), limit(4));
     let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
     let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
-    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
-        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
+    let fairness = prop_oneof![3 => Just(Fairness::Account), 1 => Just(Fairness::Fifo)];
+    let group = (max_lock, fairness, prop::collection::vec(connection, 1..4));
+    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, group).prop_map(
+        |(rpm, cap, opening, spend_limit, overdraft, (max_lock, fairness, connections))| Rules {
             rpm,
             cap,
             opening,
             spend_limit,
             overdraft,
             max_lock,
+            fairness,
             connections,
         },
     )
@@ -148,6 +167,16 @@ fn pick() -> impl Strategy<Value = Pick> {
     ]
 }
 
+fn pin() -> impl Strategy<Value = Option<PinOp>> {
+    let patience = prop_oneof![Just(0), Just(1), Just(1_000), Just(59_999), Just(60_000)];
+    let pin = (0..2_u8, patience, prop::option::weighted(0.2, 0..3_usize));
+    prop::option::of(pin.prop_map(|(conversation, patience_ms, given_up)| PinOp {
+        conversation,
+        patience_ms,
+        given_up,
+    }))
+}
+
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
     prop_oneof![
@@ -160,11 +189,18 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         4 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::Settle { call, cost }),
         3 => call().prop_map(|call| Op::SettleLapsed { call }),
         1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
-        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
-            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
+        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8, pin()).prop_map(
+            |(call, attempt, place, reversed, credential, pin)| Op::Acquire {
+                call,
+                attempt,
+                place,
+                reversed,
+                credential,
+                pin,
+            }
         ),
-        9 => (call(), pick(), mark(), 0..3_usize)
-            .prop_map(|(call, lease, mark, siblings)| Op::Record { call, lease, mark, siblings }),
+        9 => (call(), pick(), mark(), 0..3_usize, prop::option::of(0..2_u8))
+            .prop_map(|(call, lease, mark, siblings, pin)| Op::Record { call, lease, mark, siblings, pin }),
         2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
@@ -178,6 +214,14 @@ impl Call {
     /// Each request belongs to one replica.
     pub(super) fn replica(self) -> usize {
         usize::from(self.request) % 3
+    }
+
+    /// Two accounts, one of them with keys of several priorities.
+    pub(super) fn turn(self, fairness: Fairness) -> Turn {
+        let account = ["a", "b", "a", "b", "b", "a", "b"][usize::from(self.request)];
+        let priority = [5, 5, 5, 5, 0, 5, 6][usize::from(self.request)];
+        let account = (fairness == Fairness::Account).then(|| AccountId::parse(account).unwrap());
+        Turn { account, priority: Priority::new(priority).unwrap() }
     }
 
     pub(super) fn times(self) -> usize {
