@@ -110,9 +110,8 @@ local function acquire(KEYS, ARGV)
             if turn_leave(line_of(o), member) then
               -- Whoever is first in line now may find a slot that nobody told it of.
               local slots = tonumber(ARGV[6 + other * 4])
-              if slots < 0 or call('ZCARD', KEYS[o + 4]) < slots then
-                line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix)
-              end
+              local free = slots < 0 and 1 or slots - call('ZCARD', KEYS[o + 4])
+              if free > 0 then line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix, free) end
             end
           end
         end

@@ -26,7 +26,8 @@
 -- ARGV[10]   sole         'sole' if there is no other connection; it counts as sole too if all that KEYS names are closed now
 -- ARGV[11]   first_token  ms; -1: unknown
 -- ARGV[12]   pinned       the connection that answered, if its conversation is to stay there; else empty
--- and from the thirteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
+-- ARGV[13]   slots        of the connection; -1: no limit
+-- and from the fourteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
 --            told
 -- returns    {'recorded', wait_ms or -1} and, if the mark is success, failure or endpoint, the connection's health: oks, fails,
 --            usual and recent ms to the first token or -1 | {'already'}
@@ -40,6 +41,7 @@ local function record(KEYS, ARGV)
   local lease, mark, begun, jitter = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
   local max_lock, wake_prefix, cause, length = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
   local credential, sole, first_token, pinned = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11]), ARGV[12]
+  local slots = tonumber(ARGV[13])
   local call = redis.call
   local now = clock()
 
@@ -82,9 +84,12 @@ local function record(KEYS, ARGV)
     if word then closed = wait end
   end
 
-  if #ARGV > 12 then quota_told(quota, now, ARGV, 12) end
+  if #ARGV > 13 then quota_told(quota, now, ARGV, 13) end
   if mark == 'success' and pinned ~= '' then pin_bind(KEYS[#KEYS], pinned) end
-  if mark ~= 'committed' then line_wake(waiters, alive, now, wake_prefix) end
+  if mark ~= 'committed' and call('EXISTS', waiters) == 1 then
+    -- Not only the first: it may have been told of another slot and not have come yet.
+    line_wake(waiters, alive, now, wake_prefix, slots - call('ZCARD', leases))
+  end
   if mark == 'success' or mark == 'failure' or mark == 'endpoint' then
     return {'recorded', closed, health_note(health, now, mark == 'success', first_token)}
   end

@@ -40,6 +40,7 @@ fn rights(key: &config::Key) -> KeyRights {
             period: limit.period.cycle.as_str().to_owned(),
             zone: limit.period.zone.iana_name().unwrap_or("UTC").to_owned(),
         }),
+        quotas: key.quotas.clone(),
         models: key.models.iter().flatten().map(|pattern| pattern.as_str().to_owned()).collect(),
         byok: key.byok.clone(),
         platform_fallback: key.platform_fallback,

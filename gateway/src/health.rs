@@ -15,8 +15,8 @@ const HALF_LIFE_S: f64 = 30.0;
 /// Up to this share of failures is normal; from [`FAILING_RATE`] on the factor is the least.
 const NORMAL_RATE: f64 = 0.1;
 const FAILING_RATE: f64 = 0.5;
-/// So many successes are supposed besides those that were seen: one failure on a quiet connection says little.
-const SUPPOSED_OKS: f64 = 4.0;
+/// So many normal attempts are supposed besides those that were seen: one that fails or is slow on a quiet connection says little.
+const SUPPOSED: f64 = 4.0;
 /// Up to so many times its usual one a time to the first token is normal; from [`SLOW_RATIO`] on the factor is the least.
 const NORMAL_RATIO: f64 = 2.0;
 const SLOW_RATIO: f64 = 4.0;
@@ -61,10 +61,12 @@ fn factor(health: &Health, age: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts of attempts are small")]
     let attempts = |milli: u64| milli as f64 / 1000.0 * keep;
     let (oks, fails) = (attempts(health.oks_milli), attempts(health.fails_milli));
-    let rate = fails / (oks + fails + SUPPOSED_OKS);
+    let seen = oks + fails;
+    let rate = fails / (seen + SUPPOSED);
     let ratio = health.first_token.zip(health.recent).map_or(1.0, |(usual, recent)| {
         let (usual, recent) = (usual.as_secs_f64(), recent.as_secs_f64());
-        (usual + (recent - usual) * keep) / usual.max(USUAL_MIN_S)
+        let ratio = (usual + (recent - usual) * keep) / usual.max(USUAL_MIN_S);
+        1.0 + (ratio - 1.0) * seen / (seen + SUPPOSED)
     });
     (falling(rate, NORMAL_RATE, FAILING_RATE) * falling(ratio, NORMAL_RATIO, SLOW_RATIO)).max(FACTOR_MIN)
 }
@@ -85,7 +87,7 @@ mod tests {
 
     fn times(usual_ms: u64, recent_ms: u64) -> Health {
         let time = |ms| Some(Duration::from_millis(ms));
-        Health { oks_milli: 20_000, first_token: time(usual_ms), recent: time(recent_ms), ..Health::default() }
+        Health { oks_milli: 4_000_000, first_token: time(usual_ms), recent: time(recent_ms), ..Health::default() }
     }
 
     #[track_caller]
@@ -124,7 +126,9 @@ mod tests {
         for (health, expected) in table {
             is(health, 0, expected);
         }
-        is(Health { fails_milli: 20_000, ..times(500, 5000) }, 0, 0.05);
+        is(Health { fails_milli: 4_000_000, ..times(500, 5000) }, 0, 0.05);
+        is(Health { oks_milli: 1000, ..times(500, 2000) }, 0, 1.0);
+        is(Health { oks_milli: 12_000, ..times(500, 2000) }, 0, 0.406);
     }
 
     #[test]

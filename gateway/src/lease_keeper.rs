@@ -407,6 +407,7 @@ fn progress(tally: &Tally) -> Progress {
         connection: served.map(|served| served.connection.clone()),
         tokens: bill.tokens,
         cost: bill.cost,
+        weighed: bill.weighed,
     }
 }
 

@@ -9,6 +9,7 @@ pub mod leases;
 pub mod link;
 pub mod made;
 pub mod managed;
+pub mod quotas;
 pub mod records;
 mod reply;
 pub mod script;

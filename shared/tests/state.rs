@@ -15,6 +15,7 @@ mod state {
     mod made;
     mod model;
     mod pins;
+    mod quotas;
     mod record;
     mod renew;
     mod settle;
@@ -22,5 +23,6 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod tpm;
     mod turns;
 }

@@ -6,6 +6,8 @@
 mod attempts;
 #[path = "scenarios/bad_input.rs"]
 mod bad_input;
+#[path = "scenarios/chains.rs"]
+mod chains;
 #[path = "scenarios/classes.rs"]
 mod classes;
 #[path = "scenarios/clocks.rs"]
@@ -36,6 +38,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/kept.rs"]
+mod kept;
 #[path = "scenarios/ladder_edges.rs"]
 mod ladder_edges;
 #[path = "scenarios/ladders.rs"]
@@ -50,6 +54,8 @@ mod locks;
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/quotas.rs"]
+mod quotas;
 #[path = "scenarios/races.rs"]
 mod races;
 #[path = "scenarios/refusals.rs"]
@@ -62,10 +68,14 @@ mod sdk;
 mod shapes;
 #[path = "scenarios/signals.rs"]
 mod signals;
+#[path = "scenarios/spend.rs"]
+mod spend;
 #[path = "scenarios/sticky.rs"]
 mod sticky;
 #[path = "scenarios/streams.rs"]
 mod streams;
+#[path = "scenarios/tpm.rs"]
+mod tpm;
 #[path = "scenarios/traces.rs"]
 mod traces;
 #[path = "scenarios/waiting.rs"]

@@ -42,14 +42,14 @@ pub enum Closed {
 pub struct QuotaUse {
     /// What is counted: `requests`, `tokens` or `cost`, or the quota's own name.
     pub quota: String,
-    /// The period or window, `day` or `24h` for example.
-    pub period: String,
+    /// The period or window, `day` or `24h` for example; `None`: for ever.
+    pub period: Option<String>,
     /// Used so far, with its unit if it is money.
     pub used: String,
     /// The most that may be used.
     pub limit: String,
-    /// When it starts afresh.
-    pub resets: Timestamp,
+    /// When there is room again; `None`: never.
+    pub resets: Option<Timestamp>,
 }
 
 /// What is wrong with a request body or its parameters.
@@ -270,9 +270,7 @@ impl Refusal {
                 )
             }
             Self::SpendLimit => "This API key has reached its spend limit.".into(),
-            Self::Quota(QuotaUse { quota, period, used, limit, resets }) => format!(
-                "This API key has used up its quota: {used} of {limit} {quota} per {period}. It starts afresh at {resets}."
-            ),
+            Self::Quota(quota) => quota.message(),
             Self::OverRate { .. } => "This API key has reached its rate or concurrency limit.".into(),
             Self::NoCapacity { .. } => "All upstream capacity for this model is busy. Retry shortly.".into(),
             Self::AllClosed { wait, .. } => format!(
@@ -290,6 +288,17 @@ impl Refusal {
             Self::Method { allow } => format!("This path takes {allow} only."),
             Self::Internal => "Headgate failed to handle the request.".into(),
         }
+    }
+}
+
+impl QuotaUse {
+    fn message(&self) -> String {
+        let Self { quota, used, limit, .. } = self;
+        let period = self.period.as_ref().map_or_else(|| "in all".to_owned(), |period| format!("per {period}"));
+        let resets = self
+            .resets
+            .map_or_else(|| "It does not start afresh.".to_owned(), |resets| format!("It starts afresh at {resets}."));
+        format!("This API key has used up its quota: {used} of {limit} {quota} {period}. {resets}")
     }
 }
 

@@ -8,10 +8,10 @@ fn quota() -> QuotaUse {
     let text = |text: &str| text.to_owned();
     QuotaUse {
         quota: text("requests"),
-        period: text("day"),
+        period: Some(text("day")),
         used: text("1000"),
         limit: text("1000"),
-        resets: "2026-12-01T00:00:00Z".parse().unwrap(),
+        resets: Some("2026-12-01T00:00:00Z".parse().unwrap()),
     }
 }
 

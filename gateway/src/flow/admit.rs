@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::limit::Period;
+use shared::limit::{Amount, Period, Quota};
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
+use shared::state::quotas::QuotaTurn;
 use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,11 @@ use super::tally;
 use crate::app::Shared;
 use crate::catalog::{Named, Owner};
 use crate::dialect::wanted::Wanted;
-use crate::error::{KeyFault, KeyLimit, Refusal};
+use crate::error::Refusal;
+
+mod refuse;
+
+use refuse::refusal;
 
 /// A message that somebody may try again can be lost; after this long one asks anyway.
 pub const FALLBACK: Duration = Duration::from_millis(250);
@@ -60,6 +65,8 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         Err(_) if known.read == Read::Before => return Ok(Admission::Stale),
         Err(refusal) => return Err(refusal.into()),
     };
+    let weights = app.catalog.load().limits.token_weights;
+    let (rights, now_ms) = (&known.caller.rights, now_ms());
     let mut ask = AdmitAsk {
         account: known.caller.account.clone(),
         key: known.caller.key.clone(),
@@ -67,7 +74,9 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         rev: Arc::clone(&known.caller.rev),
         request: journey.request.clone(),
         hold,
-        span: known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms())),
+        span: rights.spend.as_ref().map(|limit| span_at(limit, now_ms)),
+        estimate: tally::expected(asked.wanted.look(), &weights),
+        quotas: turns_at(&rights.quotas, now_ms),
         place: Place::Pass,
         model: asked.named.model.name.clone(),
     };
@@ -82,13 +91,15 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
                 request: ask.request,
                 model: ask.model,
                 span: ask.span,
+                quotas: ask.quotas,
+                prompt_chars: asked.wanted.look().prompt_chars,
+                weights,
                 dialect: asked.wanted.api().dialect().as_str(),
             };
-            let open = Open::new(Arc::clone(app), facts, asked.wanted.look().prompt_chars);
-            Ok(Admission::Admitted(Box::new(open)))
+            Ok(Admission::Admitted(Box::new(Open::new(Arc::clone(app), facts))))
         }
         Admit::Changed => Ok(Admission::Stale),
-        other => Err(refusal(&other).into()),
+        other => Err(refusal(&other, &rights.quotas).into()),
     }
 }
 
@@ -115,6 +126,7 @@ async fn stand_in_line(
                 return Ok(answer);
             }
             ask.span = known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms));
+            ask.quotas = turns_at(&known.caller.rights.quotas, now_ms);
             continue;
         }
         let Some(pause) = pause(&answer) else {
@@ -144,7 +156,14 @@ fn pause(answer: &Admit) -> Option<Duration> {
     match answer {
         // The exact time is known, but a caller ahead may leave and a place must be kept alive.
         Admit::OverRate { wait, position: Some(_), .. } => Some((*wait).min(Duration::from_secs(1))),
-        Admit::OverConcurrency { position: Some(_), .. } => Some(FALLBACK),
+        // The head of the line knows the soonest time, but where open requests stand in the way.
+        Admit::OverTokens { soonest, position: Some(1), .. } if !soonest.is_zero() => {
+            Some((*soonest).min(Duration::from_secs(1)))
+        }
+        Admit::OverTokens { position: Some(_), .. }
+        | Admit::OverSpend { position: Some(_), .. }
+        | Admit::OverQuota { position: Some(_), .. }
+        | Admit::OverConcurrency { position: Some(_), .. } => Some(FALLBACK),
         _ => None,
     }
 }
@@ -153,18 +172,6 @@ async fn leave(app: &Shared, ask: &AdmitAsk) {
     if let Err(error) = app.store.leave_key(&ask.account, &ask.key, &ask.request).await {
         // The place lapses by itself within two seconds.
         tracing::debug!(%error, "a place in line was not given up");
-    }
-}
-
-fn refusal(answer: &Admit) -> Refusal {
-    match answer {
-        Admit::Disabled => Refusal::Key(KeyFault::Unknown),
-        Admit::NoBalance { .. } => Refusal::Balance,
-        Admit::OverSpend { .. } => Refusal::SpendLimit,
-        Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait: *wait },
-        Admit::OverConcurrency { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
-        // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
-        _ => Refusal::StateUnavailable,
     }
 }
 
@@ -185,7 +192,9 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     if asked.ladder.steps.is_empty() {
         return Err(super::unknown(asked.wanted));
     }
-    let money_counts = caller.money == MoneyLimit::Limited || caller.rights.spend.is_some();
+    let by_cost = |quota: &Quota| matches!(quota.amount, Amount::Cost(_));
+    let limited = caller.rights.spend.is_some() || caller.rights.quotas.iter().any(by_cost);
+    let money_counts = caller.money == MoneyLimit::Limited || limited;
     let mut most = NanoDollars::ZERO;
     let mut all_free = true;
     for rung in asked.ladder.rungs() {
@@ -218,8 +227,12 @@ fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
 
 /// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.
 fn span_at(limit: &SpendLimit, now_ms: i64) -> SpendSpan {
-    let span = Period::named(&limit.period, &limit.zone).span_at(now_ms);
-    SpendSpan { label: span.label.into(), start_ms: span.start_ms, end_ms: span.end_ms }
+    SpendSpan::at(&Period::named(&limit.period, &limit.zone), now_ms)
+}
+
+/// The counters of quotas that hold a moment.
+fn turns_at(quotas: &[Quota], now_ms: i64) -> Vec<QuotaTurn> {
+    quotas.iter().map(|quota| QuotaTurn::at(quota, now_ms)).collect()
 }
 
 /// This machine's clock: only a first guess, which the script corrects.
@@ -230,6 +243,7 @@ fn now_ms() -> i64 {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use shared::limit::{Cycle, Extent};
     use shared::state::records::{KeyRights, MoneyLimit, Overdraft};
 
     use super::*;
@@ -307,6 +321,10 @@ accounts: [{id: acme}]
         assert_eq!(hold(&limited, "unpriced", "", Platform::Allowed), no_price);
         let mut spending = unlimited.clone();
         let limit = NanoDollars::new(1).unwrap();
+        let mut counting = unlimited.clone();
+        counting.rights.quotas =
+            vec![Quota { amount: Amount::Cost(limit), extent: Extent::Calendar(Period::utc(Cycle::Day)) }];
+        assert_eq!(hold(&counting, "unpriced", "", Platform::Allowed), no_price);
         spending.rights.spend = Some(SpendLimit { limit, period: "month".into(), zone: "UTC".into() });
         assert_eq!(hold(&spending, "unpriced", "", Platform::Allowed), no_price);
         assert!(hold(&unlimited, "unpriced", "", Platform::Allowed).is_ok());

@@ -1,13 +1,13 @@
 //! The keeper against a private Redis that freezes and thaws.
 
 use shared::ids::SecretHash;
-use shared::limit::Priority;
+use shared::limit::{Priority, TokenWeights, Weighed};
 use shared::money::{NanoDollars, Tokens};
-use shared::state::admission::{Admit, AdmitAsk, Hold, Place};
+use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place};
 use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark, Turn};
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
-use shared::state::settlement::{Basis, Outcome};
+use shared::state::settlement::{Basis, Outcome, Upstream};
 
 use super::*;
 use crate::app::Shared;
@@ -68,6 +68,8 @@ impl Scene {
             request: request.parse().unwrap(),
             hold: Hold::Free,
             span: None,
+            estimate: Estimate { bound: Bound::Stated, tokens: 0, input_milli: 0, output_milli: 0 },
+            quotas: Vec::new(),
             place: Place::Pass,
             model: "m".parse().unwrap(),
         };
@@ -76,7 +78,7 @@ impl Scene {
     }
 
     fn hold(&self, request: &str) -> Arc<Tally> {
-        let tally = Arc::new(Tally::new(400));
+        let tally = Arc::new(Tally::new(400, TokenWeights::default()));
         let hold =
             RequestHold { account: "acme".parse().unwrap(), key: "ci".parse().unwrap(), tally: Arc::clone(&tally) };
         self.app.keeper.hold_request(request.parse().unwrap(), hold);
@@ -89,6 +91,9 @@ impl Scene {
             key: "ci".parse().unwrap(),
             request: request.parse().unwrap(),
             span: None,
+            quotas: Vec::new(),
+            weighed: Weighed::default(),
+            upstream: Upstream::Reached,
             tokens: Tokens { input: 1, ..Tokens::default() },
             cost: NanoDollars::new(COST).unwrap(),
             basis: Basis::Exact,
@@ -215,6 +220,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
             cause: shared::state::capacity::LockCause::RateLimited,
             length: shared::state::capacity::Length::Told(Duration::from_mins(5)),
         },
+        max_concurrent: None,
         jitter_percent: 100,
         max_lock,
         endpoint: None,

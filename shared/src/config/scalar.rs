@@ -17,7 +17,7 @@ use super::yaml::Node;
 use crate::ids::{
     AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, PoolId, ProviderId, SecretHash, TierId,
 };
-use crate::limit::Priority;
+use crate::limit::{Priority, Weight};
 use crate::money::{NanoDollars, Rate};
 
 /// How a scalar may be written.
@@ -267,6 +267,21 @@ impl Scalar for Rate {
     }
     fn schema() -> Json {
         dollars_schema(0)
+    }
+}
+
+impl Scalar for Weight {
+    const FORM: Form = Form::Plain;
+    fn expected() -> Cow<'static, str> {
+        "a number from 0 to 1000 with at most three decimals".into()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+    fn schema() -> Json {
+        let mut schema = number_schema("number", 0, Some(1_000));
+        schema["description"] = Self::expected().into();
+        schema
     }
 }
 

@@ -152,6 +152,21 @@ impl KeyKeys {
         format!("{}:rpm", self.base)
     }
 
+    /// Hash: a ring of one-second slices, thousandths of tokens.
+    pub fn tpm(&self) -> String {
+        format!("{}:tpm", self.base)
+    }
+
+    /// Hash: a counter's key → what open requests hold of it.
+    pub fn held(&self) -> String {
+        format!("{}:held", self.base)
+    }
+
+    /// String: what counts in one period of a quota; hash: the ring of a quota with a sliding window, whose label is `window`.
+    pub fn quota(&self, name: &str, label: &str) -> String {
+        format!("{}:quota:{name}:{label}", self.base)
+    }
+
     /// Sorted set: request id by expiry ms.
     pub fn leases(&self) -> String {
         format!("{}:leases", self.base)

@@ -7,11 +7,12 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use super::link::StateError;
+use super::quotas::{quotas_text, read_quotas};
 use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, RequestId, SecretHash};
-use crate::limit::Priority;
+use crate::limit::{Priority, Quota};
 use crate::money::NanoDollars;
 
 /// An account as the file has it, with all its client keys.
@@ -75,6 +76,8 @@ pub struct KeyRights {
     pub priority: Priority,
     /// Money per period.
     pub spend: Option<SpendLimit>,
+    /// What it may use in what time, one of a name.
+    pub quotas: Vec<Quota>,
     /// Patterns of the models it may use; empty: all.
     pub models: Vec<String>,
     /// Own connections, in order.
@@ -312,6 +315,7 @@ impl CallerRecord {
             max_concurrent: count("max_concurrent")?,
             priority: count("priority")?.and_then(|n| Priority::new(u8::try_from(n).ok()?)).unwrap_or_default(),
             spend,
+            quotas: read_quotas(&text("quotas").unwrap_or_default())?,
             models: text("models").map(|list| list.split('\n').map(str::to_owned).collect()).unwrap_or_default(),
             byok: byok.split_terminator('\n').map(|one| id(ConnectionId::parse(one))).collect::<Result<_, _>>()?,
             platform_fallback: record.get("platform_fallback").map(String::as_str) == Some("yes"),
@@ -372,6 +376,9 @@ fn record_fields(key: &KeyRecord, owner: &OwnerFields) -> Vec<(&'static str, Str
         fields.push(("spend_limit", spend.limit.nanos().to_string()));
         fields.push(("spend_period", spend.period.clone()));
         fields.push(("spend_zone", spend.zone.clone()));
+    }
+    if !rights.quotas.is_empty() {
+        fields.push(("quotas", quotas_text(&rights.quotas)));
     }
     if !rights.models.is_empty() {
         fields.push(("models", rights.models.join("\n")));

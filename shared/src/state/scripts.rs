@@ -18,7 +18,7 @@ macro_rules! assemble {
 }
 
 /// `admit` as it is sent.
-pub const ADMIT: &str = assemble!("", ["clock", "window", "line"], "admit");
+pub const ADMIT: &str = assemble!("", ["clock", "window", "line", "ring", "quotas"], "admit");
 /// `acquire` as it is sent.
 pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "closures", "pins"], "acquire");
 /// `leave` as it is sent.
@@ -29,7 +29,7 @@ pub const RECORD: &str =
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.
-pub const SETTLE: &str = assemble!(" flags=allow-oom", ["clock", "line"], "settle");
+pub const SETTLE: &str = assemble!(" flags=allow-oom", ["clock", "line", "ring", "quotas"], "settle");
 /// `credit` as it is sent.
 pub const CREDIT: &str = assemble!("", [], "credit");
 /// `declare` as it is sent.

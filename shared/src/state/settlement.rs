@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::admission::SpendSpan;
-use super::leases::token_args;
+use super::leases::{milli, token_args};
 use super::link::StateError;
+use super::quotas::{QuotaTurn, read_turns};
 use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, ModelName, RequestId};
+use crate::limit::Weighed;
 use crate::money::{NanoDollars, Tokens};
 
 /// About so many rows of an account's ledger are kept.
@@ -26,10 +28,16 @@ pub struct Settlement {
     pub request: RequestId,
     /// The period it was admitted in ([`AdmitAsk::span`](super::admission::AdmitAsk)): that one is charged, whenever it settles.
     pub span: Option<SpendSpan>,
+    /// The counters it was admitted under, likewise.
+    pub quotas: Vec<QuotaTurn>,
     /// Tokens by class.
     pub tokens: Tokens,
     /// What they cost. Without overdraft no more is charged than the balance less what other requests hold.
     pub cost: NanoDollars,
+    /// What the tokens count towards the key's tokens per minute.
+    pub weighed: Weighed,
+    /// Whether it counts in quotas of requests.
+    pub upstream: Upstream,
     /// How that is known.
     pub basis: Basis,
     /// How the request ended.
@@ -66,6 +74,15 @@ pub enum Outcome {
     RefusedAfterStart,
 }
 
+/// Whether a request came as far as an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Upstream {
+    /// At least one was called.
+    Reached,
+    /// None was: quotas of requests get it back.
+    Spared,
+}
+
 /// What `settle` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
@@ -91,6 +108,8 @@ pub struct LapsedRequest {
     pub request: RequestId,
     /// The period it was admitted in.
     pub span: Option<SpendSpan>,
+    /// The counters it was admitted under.
+    pub quotas: Vec<QuotaTurn>,
 }
 
 /// What became of a lapsed request.
@@ -136,13 +155,23 @@ impl Outcome {
     }
 }
 
+impl Upstream {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Reached => "reached",
+            Self::Spared => "spared",
+        }
+    }
+}
+
 impl Store {
-    /// Settles a request, exactly once per id: frees the key's lease and the hold, moves balance and spend counter, writes one
-    /// ledger row. Where the account may not overdraw and the cost exceeds what it has, the rest is waived, and the row tells
+    /// Settles a request, exactly once per id: frees the key's lease and what it held, moves balance, spend and the counters
+    /// of quotas and tokens per minute, writes one ledger row. Where the account may not overdraw and the cost exceeds what it has, the rest is waived, and the row tells
     /// how much. A request Redis knows nothing of (any more) is settled too.
     pub async fn settle(&self, settlement: &Settlement) -> Result<Settle, StateError> {
-        let Settlement { account, key, request, span, .. } = settlement;
-        let keys = self.settle_keys(account, key, request, span.as_ref());
+        let Settlement { account, key, request, span, quotas, .. } = settlement;
+        let keys = self.settle_keys(account, (key, request), span.as_ref(), quotas);
+        let marks: Vec<String> = quotas.iter().map(QuotaTurn::mark).collect();
         let mut args = self.settle_args("settle", key, request, span.as_ref());
         args.extend([
             Arg::Text(settlement.model.as_str()),
@@ -154,7 +183,11 @@ impl Store {
             Arg::Int(settlement.cost.nanos().max(0)),
             Arg::Text(settlement.basis.as_str()),
             Arg::Text(settlement.outcome.as_str()),
+            Arg::Text(settlement.upstream.as_str()),
+            milli(settlement.weighed.total_milli),
+            milli(settlement.weighed.output_milli),
         ]);
+        args.extend(quotas.iter().zip(&marks).flat_map(|(quota, mark)| quota.settle_args(mark)));
         let (tag, mut reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
             "settled" => {
@@ -170,9 +203,13 @@ impl Store {
     /// Settles a request whose lease lapsed at the last progress that was reported, marked `estimated`. Does nothing to one
     /// that was renewed or settled meanwhile.
     pub async fn settle_lapsed(&self, lapsed: &LapsedRequest) -> Result<SettleLapsed, StateError> {
-        let LapsedRequest { account, key, request, span } = lapsed;
-        let keys = self.settle_keys(account, key, request, span.as_ref());
-        let args = self.settle_args("lapsed", key, request, span.as_ref());
+        let LapsedRequest { account, key, request, span, quotas } = lapsed;
+        let keys = self.settle_keys(account, (key, request), span.as_ref(), quotas);
+        let marks: Vec<String> = quotas.iter().map(QuotaTurn::mark).collect();
+        let mut args = self.settle_args("lapsed", key, request, span.as_ref());
+        // The figures come from the last progress.
+        args.resize(21, Arg::Int(0));
+        args.extend(quotas.iter().zip(&marks).flat_map(|(quota, mark)| quota.settle_args(mark)));
         let (tag, reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
             "settled" => Ok(SettleLapsed::Settled),
@@ -194,10 +231,12 @@ impl Store {
         for (key, requests) in self.survey_lapsed(account, &keys).await? {
             let mut pipeline = redis::pipe();
             for request in &requests {
-                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&["spend_label", "spend_start", "spend_end"]);
+                let fields = ["spend_label", "spend_start", "spend_end", "quotas"];
+                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&fields);
             }
             for (request, fields) in requests.into_iter().zip(self.link.pipeline(&pipeline).await?) {
-                found.push(LapsedRequest { account: account.clone(), key: key.clone(), request, span: span(fields)? });
+                let (span, quotas) = admitted_under(fields)?;
+                found.push(LapsedRequest { account: account.clone(), key: key.clone(), request, span, quotas });
             }
         }
         Ok(found)
@@ -216,24 +255,18 @@ impl Store {
     fn settle_keys(
         &self,
         account: &AccountId,
-        key: &KeyId,
-        request: &RequestId,
+        (key, request): (&KeyId, &RequestId),
         span: Option<&SpendSpan>,
-    ) -> [String; 10] {
+        quotas: &[QuotaTurn],
+    ) -> Vec<String> {
         let account = self.keys.of_account(account);
         let key = account.of_key(key);
-        [
-            account.record(),
-            key.record(),
-            account.balance(),
-            account.reserved(),
-            account.request(request),
-            key.spend(span.map_or("", |span| &span.label)),
-            key.leases(),
-            key.waiters(),
-            key.alive(),
-            account.ledger(),
-        ]
+        let mut keys = Vec::with_capacity(12 + quotas.len());
+        keys.extend([account.record(), key.record(), account.balance(), account.reserved(), account.request(request)]);
+        keys.extend([key.spend(span.map_or("", |span| &span.label)), key.leases(), key.waiters(), key.alive()]);
+        keys.extend([account.ledger(), key.tpm(), key.held()]);
+        keys.extend(quotas.iter().map(|quota| quota.counter(&key)));
+        keys
     }
 
     fn settle_args<'a>(
@@ -243,7 +276,7 @@ impl Store {
         request: &'a RequestId,
         span: Option<&'a SpendSpan>,
     ) -> Vec<Arg<'a>> {
-        let mut args = Vec::with_capacity(18);
+        let mut args = Vec::with_capacity(21);
         args.extend([
             Arg::Text(mode),
             Arg::Text(request.as_str()),
@@ -257,18 +290,16 @@ impl Store {
     }
 }
 
-/// The period an open request was admitted in.
-fn span(fields: redis::Value) -> Result<Option<SpendSpan>, StateError> {
+/// The period and the quotas an open request was admitted under.
+fn admitted_under(fields: redis::Value) -> Result<(Option<SpendSpan>, Vec<QuotaTurn>), StateError> {
     let error = || StateError::Reply("an open request whose period is unreadable".into());
     let fields: Vec<Option<String>> = redis::from_redis_value(fields).map_err(|_| error())?;
-    let [label, start, end] = <[Option<String>; 3]>::try_from(fields).map_err(|_| error())?;
+    let [label, start, end, quotas] = <[Option<String>; 4]>::try_from(fields).map_err(|_| error())?;
+    let quotas = read_turns(&quotas.unwrap_or_default())?;
     let Some(label) = label.filter(|label| !label.is_empty()) else {
-        return Ok(None);
+        return Ok((None, quotas));
     };
     let number = |text: Option<String>| text.unwrap_or_default().parse::<i64>().map_err(|_| error());
-    Ok(Some(SpendSpan {
-        label: Arc::from(label),
-        start_ms: number(start)?,
-        end_ms: Some(number(end)?).filter(|end| *end > 0),
-    }))
+    let end_ms = Some(number(end)?).filter(|end| *end > 0);
+    Ok((Some(SpendSpan { label: Arc::from(label), start_ms: number(start)?, end_ms }), quotas))
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use shared::state::scripts;
 
-const SNIPPETS: [&str; 8] = ["clock", "window", "line", "turns", "closures", "health", "quota", "pins"];
+const SNIPPETS: [&str; 10] =
+    ["clock", "window", "line", "turns", "ring", "quotas", "closures", "health", "quota", "pins"];
 
 struct Script {
     name: &'static str,

@@ -1,7 +1,9 @@
 //! `declare` and the look-up of callers.
 
+use std::num::NonZeroU64;
+
 use shared::ids::{KeyId, SecretHash};
-use shared::limit::Priority;
+use shared::limit::{Amount, Cycle, Extent, Period, Priority, Quota};
 use shared::state::admission::Admit;
 use shared::state::records::{
     AccountRecord, CallerRecord, KeyRecord, KeyRights, Money, MoneyLimit, Overdraft, SpendLimit,
@@ -16,6 +18,10 @@ fn full_rights() -> KeyRights {
         max_concurrent: Some(4),
         priority: Priority::new(0).unwrap(),
         spend: Some(SpendLimit { limit: nanos(10), period: "month".into(), zone: "Europe/Berlin".into() }),
+        quotas: vec![Quota {
+            amount: Amount::Requests(NonZeroU64::MIN),
+            extent: Extent::Calendar(Period::utc(Cycle::Day)),
+        }],
         models: vec!["gpt-*".into(), "gemini-*".into()],
         byok: vec![connection("own-1"), connection("own-2")],
         platform_fallback: true,

@@ -176,6 +176,26 @@ async fn who_is_served_wakes_the_next_if_there_is_more_room() {
 }
 
 #[tokio::test]
+async fn as_many_are_woken_as_there_are_free_slots() {
+    let table = Table::new().await;
+    let a = slots("a", 3);
+    let mut wakes = wakes(&table).await;
+    for name in ["h1", "h2", "h3"] {
+        table.take(name, &a).await;
+    }
+    for (replica, name) in [(0, "q1"), (1, "q2"), (2, "q3")] {
+        let ask = AcquireAsk { place: STAND, ..table.acquire_ask(name, std::slice::from_ref(&a)) };
+        table.stores[replica].acquire(&ask).await.unwrap();
+    }
+    let (q1, q2) = (("hg:wake:r0".to_owned(), "q1".to_owned()), ("hg:wake:r1".to_owned(), "q2".to_owned()));
+    table.record("h1", &a, START, Mark::Nothing).await;
+    assert_eq!(heard(&mut wakes).await, q1);
+    table.record("h2", &a, START, Mark::Nothing).await;
+    assert_eq!([heard(&mut wakes).await, heard(&mut wakes).await], [q1, q2], "the first has not come yet");
+    assert!(wakes.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn who_was_woken_and_leaves_instead_wakes_the_next() {
     let table = Table::new().await;
     let a = slots("a", 1);

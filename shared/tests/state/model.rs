@@ -7,22 +7,26 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shared::ids::{ConversationHash, RequestId};
-use shared::state::admission::{AdmitAsk, Hold, Place};
+use shared::limit::{Amount, Cycle, Extent, Period, Quota, Weighed};
+use shared::money::Tokens;
+use shared::state::admission::{AdmitAsk, Estimate, Hold, Place};
 use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
+use shared::state::quotas::QuotaTurn;
 use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
 
 use super::table::*;
 use account::Account;
 use group::Group;
-use ops::{Call, Op, Pick, PinOp, Rules, credential_mark, op, rules};
+use ops::{Call, Op, Pick, PinOp, Rules, Used, Wish, credential_mark, op, rules};
 
 mod account;
 mod foretold;
 mod group;
 mod line;
 mod ops;
+mod ring;
 
 const LABEL: &str = "2033";
 
@@ -50,6 +54,8 @@ impl<'a> Game<'a> {
             rpm: Some(rules.rpm),
             max_concurrent: Some(rules.cap),
             spend: Some(spend),
+            tpm: rules.tpm,
+            quotas: quotas(&rules),
             ..KeyRights::default()
         };
         table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
@@ -89,13 +95,13 @@ impl<'a> Game<'a> {
         match op {
             Op::Wait { us } => self.go_to(self.us + us).await,
             Op::Boundary { nth, ms } => self.go_to_boundary(nth, ms).await,
-            Op::Admit { call, hold, place } => self.admit(call, hold, place).await?,
+            Op::Admit { call, wish, place } => self.admit(call, wish, place).await?,
             Op::LeaveKey { call } => {
                 self.store(call).leave_key(&self.table.account, &self.table.key, &self.id(call)).await.unwrap();
                 self.account.line.leave(&self.name(call));
             }
-            Op::RenewKey { call, cost } => self.renew_key(call, cost).await?,
-            Op::Settle { call, cost } => self.settle(call, cost).await?,
+            Op::RenewKey { call, used } => self.renew_key(call, used).await?,
+            Op::Settle { call, used } => self.settle(call, used).await?,
             Op::SettleLapsed { call } => self.settle_lapsed(call).await?,
             Op::Credit { receipt, amount } => {
                 let receipt = format!("r{receipt}");
@@ -127,8 +133,16 @@ impl<'a> Game<'a> {
                 self.group.leave(&self.name(call));
             }
         }
+        let held = self.table.command(&["HGETALL", "hg:{a:acme}:key:ci:held"]).await;
+        let held: BTreeMap<String, i64> = redis::from_redis_value(held).unwrap();
+        prop_assert_eq!(held, self.account.held_by_counter());
         self.account.check(self.now_us())?;
         self.group.check(self.now_us())
+    }
+
+    /// The counters of the key's quotas.
+    fn turns(&self) -> Vec<QuotaTurn> {
+        quotas(&self.rules).iter().map(|quota| QuotaTurn::at(quota, self.now_ms())).collect()
     }
 
     fn store(&self, call: Call) -> &'a shared::state::Store {
@@ -176,17 +190,19 @@ impl<'a> Game<'a> {
         }
     }
 
-    async fn admit(&mut self, call: Call, hold: i64, place: Place) -> Result<(), TestCaseError> {
+    async fn admit(&mut self, call: Call, wish: Wish, place: Place) -> Result<(), TestCaseError> {
         if self.account.is_settled(&self.name(call)) && !call.twice {
             self.generations[usize::from(call.request)] += 1;
         }
         let span = Some(month(LABEL, 0, 1 << 40));
-        let hold_ask = if hold < 0 { Hold::Free } else { Hold::AtMost(nanos(hold)) };
-        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&self.name(call)) };
+        let hold = if wish.hold < 0 { Hold::Free } else { Hold::AtMost(nanos(wish.hold)) };
+        let estimate = Estimate { bound: wish.bound, ..estimate(wish.input, wish.output) };
+        let ask =
+            AdmitAsk { hold, span, place, estimate, quotas: self.turns(), ..self.table.admit_ask(&self.name(call)) };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).admit(&ask).await.unwrap();
-            let (expected, writes) = self.account.admit(&self.name(call), hold, place, self.us);
+            let (expected, writes) = self.account.admit(&self.name(call), wish, place, self.us);
             prop_assert_eq!(answer, expected);
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -195,23 +211,33 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let progress = Progress { cost: nanos(cost), ..Progress::default() };
+    async fn renew_key(&mut self, call: Call, used: Used) -> Result<(), TestCaseError> {
+        let (tokens, weighed) = figures(used);
+        let progress = Progress { cost: nanos(used.cost), tokens, weighed, ..Progress::default() };
         let lease = KeyLease { key: self.table.key.clone(), request: self.id(call), progress };
         for _ in 0..call.times() {
             let lost = self.store(call).renew_keys(&self.table.account, std::slice::from_ref(&lease)).await.unwrap();
-            let kept = self.account.renew(&self.name(call), cost, self.now_ms());
+            let kept = self.account.renew(&self.name(call), used, self.now_ms());
             prop_assert_eq!(lost.is_empty(), kept);
         }
         Ok(())
     }
 
-    async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
+    async fn settle(&mut self, call: Call, used: Used) -> Result<(), TestCaseError> {
         let span = Some(month(LABEL, 0, 1 << 40));
-        let settlement = Settlement { span, ..self.table.settlement(&self.name(call), cost) };
+        let (tokens, weighed) = figures(used);
+        let (quotas, upstream) = (self.turns(), used.upstream);
+        let settlement = Settlement {
+            span,
+            tokens,
+            weighed,
+            quotas,
+            upstream,
+            ..self.table.settlement(&self.name(call), used.cost)
+        };
         for _ in 0..call.times() {
             let answer = self.store(call).settle(&settlement).await.unwrap();
-            prop_assert_eq!(answer, self.account.settle(&self.name(call), cost));
+            prop_assert_eq!(answer, self.account.settle(&self.name(call), used, self.now_ms()));
         }
         Ok(())
     }
@@ -222,6 +248,7 @@ impl<'a> Game<'a> {
             key: self.table.key.clone(),
             request: self.id(call),
             span: Some(month(LABEL, 0, 1 << 40)),
+            quotas: self.turns(),
         };
         let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
         let due = self.account.lapsed(&self.name(call), self.now_ms());
@@ -339,7 +366,12 @@ impl<'a> Game<'a> {
         let script = "local all = {}
             for _, key in ipairs(redis.call('KEYS', 'hg:*')) do
               if not key:find('waiters') and not (key:find('{g:') and key:find(':leases')) then
-                all[#all + 1] = key .. redis.sha1hex(redis.call('DUMP', key))
+                local hash = redis.call('TYPE', key).ok == 'hash'
+                local content = hash and redis.call('HGETALL', key) or {redis.call('DUMP', key)}
+                for i = 1, hash and #content or 0, 2 do content[(i + 1) / 2] = content[i] .. content[i + 1] end
+                if hash then for i = #content, #content / 2 + 1, -1 do content[i] = nil end end
+                table.sort(content)
+                all[#all + 1] = key .. redis.sha1hex(table.concat(content))
               end
             end
             table.sort(all)
@@ -364,6 +396,24 @@ impl<'a> Game<'a> {
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
         Ok(())
     }
+}
+
+/// The quotas of the key, in the order of the model's.
+fn quotas(rules: &Rules) -> Vec<Quota> {
+    let count = |limit: i64| u64::try_from(limit).unwrap().try_into().unwrap();
+    let ops::Quotas { tokens, requests, cost } = rules.quotas;
+    let total = Extent::Calendar(Period::utc(Cycle::Total));
+    vec![
+        Quota { amount: Amount::Tokens(count(tokens)), extent: total },
+        Quota { amount: Amount::Requests(count(requests)), extent: Extent::Sliding(secs(60)) },
+        Quota { amount: Amount::Cost(nanos(cost)), extent: Extent::Sliding(secs(120)) },
+    ]
+}
+
+/// Tokens, and what they weigh.
+fn figures(used: Used) -> (Tokens, Weighed) {
+    let (total_milli, output_milli) = ((used.input + used.output) * 1_000, used.output * 1_000);
+    (Tokens { input: used.input, output: used.output, ..Tokens::default() }, Weighed { total_milli, output_milli })
 }
 
 /// The order of the candidates.

@@ -1,6 +1,7 @@
 //! `renew`: leases that live on, and those that are lost.
 
 use shared::ids::{ConnectionId, RequestId};
+use shared::limit::Weighed;
 use shared::money::Tokens;
 use shared::state::admission::Admit;
 use shared::state::capacity::{Acquire, Mark};
@@ -100,13 +101,24 @@ async fn progress_is_kept_with_the_open_request() {
         connection: Some(connection("a")),
         tokens,
         cost: nanos(9_007_199_254_740_991),
+        weighed: Weighed { total_milli: 9_007_199_254_740_991, output_milli: 9 },
     };
     let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
     table.store().renew_keys(&table.account, &[lease]).await.unwrap();
-    let fields = ["served_model", "connection", "input", "cached_input", "cache_write", "output", "reasoning", "cost"];
+    let fields = [
+        "served_model",
+        "connection",
+        "input",
+        "cached_input",
+        "cache_write",
+        "output",
+        "reasoning",
+        "cost",
+        "weighed",
+    ];
     let mut seen = Vec::new();
     for field in fields {
         seen.push(table.text(&["HGET", "hg:{a:acme}:req:q1", field]).await);
     }
-    assert_eq!(seen, ["n", "a", "1", "2", "3", "4", "5", "9007199254740991"]);
+    assert_eq!(seen, ["n", "a", "1", "2", "3", "4", "5", "9007199254740991", "9007199254740991"]);
 }

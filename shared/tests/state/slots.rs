@@ -1,21 +1,40 @@
 //! On a cluster every call stays within one slot.
 
+use shared::limit::{Amount, Cycle, Extent, Period, Quota};
 use shared::state::admission::{Admit, AdmitAsk, Hold};
 use shared::state::capacity::{
     Acquire, AcquireAsk, Candidate, LeaveAsk, Length, LockCause, Mark, Record, RecordAsk, Sibling, Sole, Unlock,
 };
 use shared::state::credit::Credit;
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
+use shared::state::quotas::QuotaTurn;
 use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settle, SettleLapsed, Settlement};
 use shared::state::survey::{ConnectionQuery, KeyQuery};
 
 use super::table::*;
 
+/// One in a period, one in a window.
+fn quotas() -> Vec<Quota> {
+    let amount = Amount::Tokens(1_000.try_into().unwrap());
+    let total = Extent::Calendar(Period::utc(Cycle::Total));
+    vec![Quota { amount, extent: total }, Quota { amount, extent: Extent::Sliding(secs(60)) }]
+}
+
+fn turns() -> Vec<QuotaTurn> {
+    quotas().iter().map(|quota| QuotaTurn::at(quota, 0)).collect()
+}
+
 async fn table() -> Table {
     let table = Table::cluster().await;
     let spend = SpendLimit { limit: nanos(1_000), period: "total".into(), zone: "UTC".into() };
-    let rights = KeyRights { max_concurrent: Some(1), spend: Some(spend), ..per_minute(100) };
+    let rights = KeyRights {
+        max_concurrent: Some(1),
+        spend: Some(spend),
+        tpm: Some(1_000),
+        quotas: quotas(),
+        ..per_minute(100)
+    };
     table.declare(Money::Limited { opening: nanos(100) }, Overdraft::None, rights).await;
     table
 }
@@ -28,6 +47,8 @@ async fn every_call_on_an_account_stays_within_its_slot() {
     let ask = |name: &str| AdmitAsk {
         hold: Hold::AtMost(nanos(10)),
         span: Some(span.clone()),
+        estimate: estimate(5, 5),
+        quotas: turns(),
         place: STAND,
         ..table.admit_ask(name)
     };
@@ -43,9 +64,10 @@ async fn every_call_on_an_account_stays_within_its_slot() {
         key: table.key.clone(),
         request: request("q1"),
         span: Some(span.clone()),
+        quotas: turns(),
     };
     assert_eq!(store.settle_lapsed(&lapsed).await.unwrap(), SettleLapsed::Alive);
-    let settlement = Settlement { span: Some(span.clone()), ..table.settlement("q1", 7) };
+    let settlement = Settlement { span: Some(span.clone()), quotas: turns(), ..table.settlement("q1", 7) };
     assert_eq!(
         store.settle(&settlement).await.unwrap(),
         Settle::Settled { balance: Some(nanos(93)), charged: nanos(7) }

@@ -7,16 +7,16 @@ use redis::Value;
 use shared::ids::{
     AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
 };
-use shared::limit::Priority;
+use shared::limit::{Priority, Weighed};
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
-use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
+use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place, SpendSpan};
 use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk, Turn};
 use shared::state::link::Link;
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
 use shared::state::scripts::Scripts;
-use shared::state::settlement::{Basis, Outcome, Settle, Settlement};
+use shared::state::settlement::{Basis, Outcome, Settle, Settlement, Upstream};
 
 /// The clock all tests begin at: late enough that no expiry is in the past.
 pub(super) const START: i64 = 2_000_000_000_000;
@@ -158,6 +158,8 @@ impl Table {
             request: request(name),
             hold: Hold::AtMost(NanoDollars::ZERO),
             span: None,
+            estimate: estimate(0, 0),
+            quotas: Vec::new(),
             place: Place::Pass,
             model: model("m"),
         }
@@ -173,8 +175,11 @@ impl Table {
             key: self.key.clone(),
             request: request(name),
             span: None,
+            quotas: Vec::new(),
             tokens: Tokens { input: 10, output: 5, ..Tokens::default() },
             cost: nanos(cost),
+            weighed: Weighed { total_milli: 15_000, output_milli: 5_000 },
+            upstream: Upstream::Reached,
             basis: Basis::Exact,
             outcome: Outcome::Ok,
             model: model("m"),
@@ -221,6 +226,7 @@ impl Table {
             begun_ms,
             mark,
             jitter_percent: 100,
+            max_concurrent: at.max_concurrent,
             max_lock: MAX_LOCK,
             endpoint: None,
             told: Vec::new(),
@@ -313,6 +319,11 @@ pub(super) fn per_minute(rpm: u32) -> KeyRights {
 /// A key with so many requests at once.
 pub(super) fn at_once(max_concurrent: u32) -> KeyRights {
     KeyRights { max_concurrent: Some(max_concurrent), ..KeyRights::default() }
+}
+
+/// What a request says it will use: so many tokens in, and so many out.
+pub(super) fn estimate(input: u64, output: u64) -> Estimate {
+    Estimate { bound: Bound::Stated, tokens: input + output, input_milli: input * 1_000, output_milli: output * 1_000 }
 }
 
 /// A month that began with the test.

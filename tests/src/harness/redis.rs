@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{FromRedisValue, Value};
+use redis::{AsyncConnectionConfig, FromRedisValue, Value};
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 
 use super::eventually::eventually_ok;
@@ -38,6 +38,9 @@ pub struct Redis {
     url: String,
     _folder: tempfile::TempDir,
 }
+
+/// How long a look into Redis may take: on a busy machine its disk can hold it up for seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A lock or cooldown of a connection, as it lies in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +136,10 @@ impl Redis {
     /// Runs one command and reads its answer as the wanted type.
     pub async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
         let client = redis::Client::open(self.url.as_str()).expect("a redis url");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("redis answers");
+        let patient =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+        let connection = client.get_multiplexed_async_connection_with_config(&patient);
+        let mut connection = connection.await.expect("redis answers");
         let mut query = redis::cmd(command[0]);
         query.arg(&command[1..]);
         query.query_async(&mut connection).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
@@ -215,7 +221,7 @@ impl Redis {
         .await;
     }
 
-    /// What is held now: live leases, live places in line, and reserved money.
+    /// What is held now: live leases, live places in line, reserved money, and what open requests hold of limits.
     pub async fn held(&self) -> Vec<String> {
         let mut held = Vec::new();
         let live = format!("({}", self.now_ms().await);
@@ -226,7 +232,7 @@ impl Redis {
                     let members: Vec<String> = self.ask(&["ZRANGE", &key, &live, "+inf", "BYSCORE"]).await;
                     held.extend(members.into_iter().map(|member| format!("{key} {member}")));
                 }
-                "reserved" => {
+                "reserved" | "held" => {
                     let holds = self.hash(&key).await.into_iter().filter(|(_, amount)| amount != "0");
                     held.extend(holds.map(|(request, amount)| format!("{key} {request} {amount}")));
                 }

@@ -219,3 +219,30 @@ async fn a_connection_taken_out_of_the_file_is_asked_nothing_more_also_under_loa
     eventually(SOON, "nobody uses it for m1", gone).await;
     assert!(gone().await, "nor does anybody later");
 }
+
+#[tokio::test]
+async fn what_a_success_says_of_its_limits_is_kept_beside_the_bucket_and_locks_nothing() {
+    let cluster = Cluster::of_three(&Config::connections(1)).await;
+    let told = Rule::any()
+        .header("date", "Mon, 30 Nov 2026 12:00:00 GMT")
+        .header("x-ratelimit-limit-requests", "500")
+        .header("x-ratelimit-remaining-requests", "0")
+        .header("x-ratelimit-reset-requests", "6m0s")
+        .header("anthropic-ratelimit-unified-5h-status", "allowed")
+        .header("anthropic-ratelimit-unified-5h-utilization", "0.25")
+        .header("anthropic-ratelimit-unified-5h-reset", "1796043600");
+    cluster.fake.script([told]);
+    let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("x-ratelimit-remaining-requests"), "", "the platform's limits are not the caller's");
+    let key = "hg:{g:fake}:conn:conn-1:bucket:m1:quota";
+    eventually(SOON, "it is kept", async || !cluster.redis.hash(key).await.is_empty()).await;
+    let quota = cluster.redis.hash(key).await;
+    let number = |name: &str| quota[name].parse::<i64>().unwrap();
+    assert_eq!((number("requests:limit"), number("requests:remaining")), (500, 0), "{quota:?}");
+    assert_eq!(number("requests:resets_at") - number("told_at"), 360_000);
+    assert_eq!((number("5h:limit"), number("5h:remaining")), (10_000, 7_500));
+    assert_eq!(number("5h:resets_at") - number("told_at"), 3_600_000);
+    assert_eq!(cluster.redis.closures().await, []);
+    assert_eq!(cluster.client(1).chat(SECRET, "m1", "hi").await.status, 200);
+}

@@ -249,3 +249,41 @@ async fn what_only_one_provider_knows_does_not_reach_its_peer_and_each_attempt_b
     assert!(crossed.body.contains("toolu_1") && crossed.body.contains("Be brief."), "{}", crossed.body);
     cluster.assert_clean().await;
 }
+
+#[tokio::test]
+async fn a_peer_that_is_too_small_or_cannot_say_what_is_asked_is_passed_over_without_a_call() {
+    let config = Config::connections(0)
+        .provider("openai: {dialect: openai, base_url: \"{FAKE}/v1\"}")
+        .provider("google: {dialect: gemini, base_url: \"{FAKE}\"}")
+        .provider("other: {dialect: openai, base_url: \"{FAKE}/v1\"}")
+        .model("m: {provider: openai, tier: lite}")
+        .model("tiny: {provider: other, tier: lite, context: 50}")
+        .model("g: {provider: google, tier: lite}")
+        .model("last: {provider: other, tier: lite}")
+        .more("tiers: {lite: [m, tiny, g, last]}")
+        .ci("peers: true")
+        .also("id: c-m, provider: openai, api_key: cred-m, models: [m]")
+        .also("id: c-tiny, provider: other, api_key: cred-tiny, models: [tiny]")
+        .also("id: c-g, provider: google, api_key: cred-g, models: [g]")
+        .also("id: c-last, provider: other, api_key: cred-last, models: [last]");
+    let cluster = Cluster::builder(&config).start().await;
+    let headers = [("x-api-key", SECRET)];
+    let long = "word ".repeat(200);
+    for (text, extra, expected) in [
+        ("hi", json!({}), &["m", "tiny"][..]),
+        (long.as_str(), json!({}), &["m", "g"]),
+        (long.as_str(), json!({"logit_bias": {"50256": -100}}), &["m", "last"]),
+        ("hi", json!({"logit_bias": {"50256": -100}}), &["m", "tiny"]),
+    ] {
+        cluster.fake.script([Rule::on("cred-m", "*").fails(429).header("retry-after", "300")]);
+        cluster.fake.clear_calls();
+        let mut body = Speaks::Chat.body("m", text);
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let path = "/v1/chat/completions";
+        let answer = cluster.client(0).send(http::Method::POST, path, &headers, body.to_string()).await.unwrap();
+        assert_eq!(answer.status, 200, "{extra}: {}", answer.body);
+        assert_eq!(asked(&cluster), expected, "{extra}");
+        cluster.redis.unlock_all().await;
+    }
+    cluster.assert_clean().await;
+}

@@ -45,7 +45,7 @@ async fn read_until(socket: &mut TcpStream, until: &str, times: u64, patience: D
 
 /// One call that its caller leaves: inside the request, before the headers, in the midst of an event, or after the last.
 async fn leave(cluster: &Cluster, seed: &mut u64) {
-    let text = request(next(seed) % 5 > 0);
+    let text = request(!next(seed).is_multiple_of(5));
     let place = usize::try_from(next(seed) % 3).unwrap();
     let mut socket = TcpStream::connect(cluster.client(place).address()).await.unwrap();
     socket.set_nodelay(true).unwrap();
@@ -62,7 +62,7 @@ async fn leave(cluster: &Cluster, seed: &mut u64) {
         }
         _ => read_until(&mut socket, "[DONE]", 1, SOON).await,
     }
-    if next(seed) % 2 == 0 {
+    if next(seed).is_multiple_of(2) {
         socket.set_zero_linger().unwrap();
     }
 }
@@ -139,7 +139,7 @@ async fn an_upstream_that_hangs_gives_its_slots_back_when_its_time_is_over() {
     let config = Config::connections(1).each("max_concurrent: 4").ci("max_concurrent: 4");
     let config = config.more("timeouts: {first_token: 500ms, idle: 500ms}\nlimits: {key_wait: 0s, capacity_wait: 0s}");
     let cluster = Cluster::of_three(&config).await;
-    cluster.fake.script([Rule::any().delays_headers(Duration::from_secs(60))]);
+    cluster.fake.script([Rule::any().delays_headers(Duration::from_mins(1))]);
     let answers = cluster.burst(4, SECRET, "m1").await;
     assert!(answers.iter().all(|answer| answer.status == 502), "{answers:?}");
     cluster.fake.heal();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cluster::fake::Rule;
 use cluster::harness::{Client, Cluster, Config, Event, Refused, SECRET, Speaks};
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::{Value, json};
 
 /// Upstreams: the name of provider, model and group, its dialect, and the path its calls come to.
@@ -235,6 +236,28 @@ async fn a_truncated_stream_of_any_upstream_never_looks_complete_to_a_caller_of_
                 assert!(!events.iter().any(|event| caller.completes(event)), "{what}: {events:?}");
                 assert_eq!(cluster.fake.calls().len(), 1, "{what}: nobody else is asked");
             }
+            cluster.redis.unlock_all().await;
+        }
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_gemini_caller_that_reads_an_array_gets_a_whole_one_whose_last_element_is_the_error() {
+    let cluster = all().await;
+    for rule in deaths() {
+        cluster.fake.script([rule.clone()]);
+        for (name, ..) in UPSTREAMS {
+            let what = format!("{name} {rule:?}");
+            let (path, body) =
+                (format!("/v1beta/models/{name}:streamGenerateContent"), Speaks::Gemini.body(name, "hi"));
+            let headers = [("x-goog-api-key", SECRET)];
+            let answer = cluster.next().send(Method::POST, &path, &headers, body.to_string()).await.unwrap();
+            let elements = answer.json().as_array().cloned().unwrap_or_default();
+            let texts = elements.iter().filter_map(|one| one.pointer("/candidates/0/content/parts/0/text")?.as_str());
+            assert_eq!(texts.collect::<String>(), "ab", "{what}: {}", answer.body);
+            assert!(elements.last().is_some_and(|last| last["error"]["code"].is_u64()), "{what}: {}", answer.body);
+            assert!(!answer.body.contains("finishReason"), "{what}: {}", answer.body);
             cluster.redis.unlock_all().await;
         }
     }

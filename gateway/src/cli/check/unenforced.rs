@@ -8,8 +8,7 @@ const NAMED: usize = 3;
 /// One line for each field that the file uses and nothing enforces yet.
 pub(super) fn notices(config: &Config) -> Vec<String> {
     let uses = [
-        ("tpm", of_keys(config, |key| key.tpm.is_some()).chain(of_connections(config, |c| c.tpm.is_some())).collect()),
-        ("quotas", of_keys(config, |key| !key.quotas.is_empty()).collect()),
+        ("tpm", of_connections(config, |connection| connection.tpm.is_some()).collect()),
         ("quota", of_connections(config, |connection| !connection.quota.is_empty()).collect()),
         ("strategy: earliest_reset", of_groups(config, |group| group.strategy == Strategy::EarliestReset).collect()),
         ("on_outage: allow", outage(config)),
@@ -22,13 +21,6 @@ fn notice(field: &str, places: &[String]) -> Option<String> {
     let more = places.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     Some(format!("notice: {field} ({named}{more}) is read and checked, not enforced yet"))
-}
-
-fn of_keys<'a>(
-    config: &'a Config,
-    uses: impl Fn(&shared::config::Key) -> bool + 'a,
-) -> impl Iterator<Item = String> + 'a {
-    config.keys.iter().filter(move |key| uses(key)).map(|key| format!("key {}", key.id))
 }
 
 fn of_connections<'a>(

@@ -236,6 +236,7 @@ impl<'a> Walk<'a> {
             lease: ask.lease.clone(),
             begun_ms,
             mark: Mark::Nothing,
+            max_concurrent: rung.serving.connection.max_concurrent,
             jitter_percent: rand::random_range(80..=120),
             max_lock: ask.max_lock,
             endpoint: rung.serving.endpoints.get(endpoint).filter(|_| rests).map(|endpoint| endpoint.id.clone()),

@@ -2,6 +2,7 @@
 
 use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
+use shared::limit::TokenWeights;
 use shared::state::capacity::{LeaseId, Probe, RecordAsk};
 use shared::state::settlement::Basis;
 
@@ -42,9 +43,12 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
         span: None,
+        quotas: Vec::new(),
+        prompt_chars: 400,
+        weights: TokenWeights::default(),
         dialect: "openai",
     };
-    let open = Open::new(Arc::clone(app), facts, 400);
+    let open = Open::new(Arc::clone(app), facts);
     let connection = rung.serving.connection.id.clone();
     open.tally().commit(Served { connection: connection.clone(), model: rung.model.name.clone(), price: None });
     let receipt = RecordAsk {
@@ -55,6 +59,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         lease: LeaseId { request: "r".parse().unwrap(), attempt: 1 },
         begun_ms: 0,
         mark: Mark::Nothing,
+        max_concurrent: None,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
         endpoint: None,

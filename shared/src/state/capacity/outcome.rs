@@ -32,6 +32,8 @@ pub struct RecordAsk {
     pub jitter_percent: u8,
     /// As in [`AcquireAsk`](super::AcquireAsk).
     pub max_lock: Duration,
+    /// Slots of the connection: as many are woken as are free. `None`: no limit.
+    pub max_concurrent: Option<u32>,
     /// The endpoint that was called, where endpoints have cooldowns: a success clears its own.
     pub endpoint: Option<EndpointId>,
     /// What the upstream told of its limits; kept beside the bucket's locks.
@@ -209,6 +211,7 @@ impl Store {
             Arg::Text(mark.sole),
             Arg::Int(mark.first_token_ms),
             Arg::Text(bound.map_or("", |_| ask.connection.as_str())),
+            Arg::Int(ask.max_concurrent.map_or(-1, i64::from)),
         ];
         for told in &ask.told {
             let count = |count: Option<u64>| Arg::Int(count.and_then(|count| i64::try_from(count).ok()).unwrap_or(-1));

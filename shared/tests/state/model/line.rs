@@ -81,13 +81,12 @@ impl Turns {
     pub(super) fn stand(&mut self, member: &str, whose: &Turn, now: i64) {
         let (turn, place) = self.own(member, whose);
         let end = now + 2_000;
-        match self.standing.iter_mut().find(|one| one.member == member) {
-            Some(one) => one.end = end,
-            None => {
-                let flow = whose.to_string();
-                self.last.insert(flow.clone(), turn);
-                self.standing.push(Standing { member: member.to_owned(), flow, turn, place, end });
-            }
+        if let Some(one) = self.standing.iter_mut().find(|one| one.member == member) {
+            one.end = end;
+        } else {
+            let flow = whose.to_string();
+            self.last.insert(flow.clone(), turn);
+            self.standing.push(Standing { member: member.to_owned(), flow, turn, place, end });
         }
     }
 
