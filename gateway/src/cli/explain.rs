@@ -73,6 +73,7 @@ fn limit(limit: &Limit) -> [String; 4] {
         ("concurrency", _) => "requests at once".to_owned(),
         ("waiting", _) => "requests in line".to_owned(),
         ("balance", _) => "balance, of it held".to_owned(),
+        ("quota", Some(name)) => format!("quota {name}"),
         ("spend_limit", Some(period)) => format!("spent, period {period}"),
         (what, _) => what.to_owned(),
     };
@@ -85,7 +86,7 @@ fn limit(limit: &Limit) -> [String; 4] {
         Resets::In(wait) => format!("in {}", length(wait)),
         Resets::At(at) => Timestamp::from_millisecond(at).map_or_else(|_| at.to_string(), |time| time.to_string()),
     };
-    let used = limit.used.map_or_else(|| "not counted".to_owned(), amount);
+    let used = limit.used.map_or_else(|| "not told".to_owned(), amount);
     [what, used, limit.limit.map_or_else(|| "-".to_owned(), amount), free]
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::limit::{Period, Span};
+use shared::limit::{self, Period, Quota, Span};
 use shared::money::{NanoDollars, Price};
 use shared::state::records::{CallerRecord, MoneyLimit};
 use shared::state::survey::AccountView;
@@ -20,7 +20,7 @@ pub struct Limit {
     pub what: &'static str,
     /// The period it counts in, where that has a name.
     pub period: Option<String>,
-    /// What is used; `None`: it is not counted.
+    /// What is used; `None`: nobody who only looks is told.
     pub used: Option<Amount>,
     /// The most; `None`: there is no limit.
     pub limit: Option<Amount>,
@@ -83,8 +83,17 @@ fn count(number: u32) -> Amount {
     Amount::Count(number.into())
 }
 
+/// A quota; what is used of it is only known to admissions.
+fn quota(quota: &Quota) -> Limit {
+    let most = match quota.amount {
+        limit::Amount::Requests(most) | limit::Amount::Tokens(most) => Amount::Count(most.get()),
+        limit::Amount::Cost(most) => Amount::Money(most),
+    };
+    Limit { what: "quota", period: Some(quota.name()), used: None, limit: Some(most), resets: Resets::Unknown }
+}
+
 impl Standing<'_> {
-    /// Every limit there can be, those that the key has not without a limit; money only where it counts.
+    /// Every limit there can be (of tokens per minute and quotas only how much they allow), those that the key has not without a limit; money only where it counts.
     pub(super) fn limits(&self) -> Vec<Limit> {
         let Self { caller, view, .. } = self;
         let rights = &caller.rights;
@@ -96,6 +105,7 @@ impl Standing<'_> {
             let resets = frees.map_or(Resets::Unknown, Resets::In);
             limits.push(Limit { resets, ..limit("rpm", rate_used, rights.rpm.map(count)) });
             limits.extend(rights.tpm.map(|tpm| limit("tpm", None, Some(count(tpm)))));
+            limits.extend(rights.quotas.iter().map(quota));
             limits.push(limit("concurrency", Some(count(key.live)), rights.max_concurrent.map(count)));
             limits.push(limit("waiting", Some(count(key.waiting)), None));
             if let Some(spend) = &rights.spend {
@@ -115,7 +125,8 @@ impl Standing<'_> {
         limits
     }
 
-    /// Whether a request of the key for this model would start now. What a request of unknown length would hold is not known.
+    /// Whether a request of the key for this model would start now, as far as it is not for its tokens and quotas: what a request of
+    /// unknown length would hold is not known.
     pub(super) fn admission(&self, catalog: &Catalog, ladder: &Ladder, asked: &Asked<'_>) -> Admission {
         let refused = self.refused(ladder, asked).or_else(|| self.unpaid(ladder, asked));
         if let Some(refusal) = refused {
@@ -150,7 +161,9 @@ impl Standing<'_> {
         let spend = caller.rights.spend.as_ref();
         let paid = ladder.rungs().filter(|rung| rung.serving.connection.owner == Owner::Platform);
         let prices: Vec<_> = paid.map(|rung| rung.model.price).collect();
-        if (limited || spend.is_some()) && prices.iter().any(Option::is_none) {
+        let by_cost = |quota: &Quota| matches!(quota.amount, limit::Amount::Cost(_));
+        let counts = limited || spend.is_some() || caller.rights.quotas.iter().any(by_cost);
+        if counts && prices.iter().any(Option::is_none) {
             return Some(Refusal::NoPrice { model: asked.text.to_owned() });
         }
         if prices.iter().flatten().all(Price::is_free) {

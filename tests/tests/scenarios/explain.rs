@@ -118,8 +118,8 @@ async fn keeps_its_word(cluster: &Cluster, model: &str) -> (Value, Response) {
 async fn what_is_told_of_each_rung_is_what_the_next_request_does() {
     let cluster = Cluster::on(LADDER).replicas(2).start().await;
     let (told, _) = keeps_its_word(&cluster, "smart").await;
-    let fresh = ["a-gpt-1 open taken", "a-gpt-2 open later", "p-gpt-1 open later", "p-gpt-2 open later"];
-    assert_eq!(rungs(&told)[..4], fresh);
+    let untouched = ["a-gpt-1 open taken", "a-gpt-2 open later", "p-gpt-1 open later", "p-gpt-2 open later"];
+    assert_eq!(rungs(&told)[..4], untouched);
     assert_eq!(told["rungs"][4]["model"], "gem");
     let larger: Vec<&Value> =
         told["rungs"].as_array().unwrap().iter().filter(|r| r["only_if_too_long"] == true).collect();
