@@ -12,7 +12,7 @@ use shared::state::{StateError, Store};
 use crate::catalog::{Catalog, Named};
 use crate::error::Refusal;
 use crate::flow::climb::candidate;
-use crate::flow::plan::{Means, Rung, plan};
+use crate::flow::plan::{Ladder, Means, Rung, plan};
 
 mod json;
 mod limits;
@@ -176,7 +176,7 @@ async fn survey(store: &Store, caller: &CallerRecord) -> Result<AccountView, Sta
 }
 
 /// The rungs of a ladder and the groups their state lives in, steps in their order.
-fn ladder_rungs(ladder: &crate::flow::plan::Ladder) -> Vec<(&GroupId, &Rung)> {
+fn ladder_rungs(ladder: &Ladder) -> Vec<(&GroupId, &Rung)> {
     let steps = ladder.steps.iter().chain(&ladder.larger);
     steps.flat_map(|step| rungs::ordered(step).into_iter().map(|rung| (&step.group, rung))).collect()
 }

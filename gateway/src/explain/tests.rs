@@ -12,7 +12,7 @@ use super::limits::{Standing, Usable};
 use super::*;
 use crate::catalog::tests::catalog;
 use crate::error::{Closed, KeyFault, KeyLimit};
-use crate::flow::plan::Ladder;
+use crate::flow::plan::Peers;
 
 const FILE: &str = "
 providers:
@@ -226,12 +226,7 @@ fn view(balance: Option<i64>) -> AccountView {
 fn admission(caller: &CallerRecord, view: &AccountView, usable: Usable, model: &str) -> Admission {
     let catalog = catalog(FILE);
     let named = catalog.find(model).unwrap();
-    let ladder = plan(
-        &catalog,
-        Means { peers: crate::flow::plan::Peers::Denied, ..Means::of_caller(caller) },
-        &named.model,
-        None,
-    );
+    let ladder = plan(&catalog, Means { peers: Peers::Denied, ..Means::of_caller(caller) }, &named.model, None);
     Standing { caller, usable, view }.admission(&catalog, &ladder, &Asked { named: &named, text: model })
 }
 
