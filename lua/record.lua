@@ -1,6 +1,6 @@
 -- record: what does the outcome of an attempt close or reopen?
 --
--- uses       clock, line, closures, health, quota, pins
+-- uses       clock, line, closures, health, told, pins
 -- KEYS[1]    lock         hash  of the whole connection
 -- KEYS[2]    bucket_lock  hash  of its bucket
 -- KEYS[3]    cooldown     hash  of its model
@@ -84,7 +84,7 @@ local function record(KEYS, ARGV)
     if word then closed = wait end
   end
 
-  if #ARGV > 13 then quota_told(quota, now, ARGV, 13) end
+  if #ARGV > 13 then told_note(quota, now, ARGV, 13) end
   if mark == 'success' and pinned ~= '' then pin_bind(KEYS[#KEYS], pinned) end
   if mark ~= 'committed' and call('EXISTS', waiters) == 1 then
     -- Not only the first: it may have been told of another slot and not have come yet.

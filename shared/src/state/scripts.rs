@@ -25,7 +25,7 @@ pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "cl
 pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.
 pub const RECORD: &str =
-    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "quota", "pins"], "record");
+    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "told", "pins"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.

@@ -8,7 +8,7 @@ use regex::Regex;
 use shared::state::scripts;
 
 const SNIPPETS: [&str; 10] =
-    ["clock", "window", "line", "turns", "ring", "quotas", "closures", "health", "quota", "pins"];
+    ["clock", "window", "line", "turns", "ring", "quotas", "closures", "health", "told", "pins"];
 
 struct Script {
     name: &'static str,

@@ -1,9 +1,9 @@
--- quota: what upstreams told of a bucket's limits, in one hash: LIMIT:limit, LIMIT:remaining, LIMIT:resets_at (ms), told_at (ms).
+-- told: what upstreams told of a bucket's limits, in one hash: LIMIT:limit, LIMIT:remaining, LIMIT:resets_at (ms), told_at (ms).
 --
 -- What was told last stands; a part that was not told keeps its last value until the limit resets.
 
 -- Notes what is told from ARGV[q + 1] on: name, limit, remaining, ms to the reset; -1: not told.
-local function quota_told(key, now, ARGV, q)
+local function told_note(key, now, ARGV, q)
   local fields, keep = {'told_at', string.format('%.0f', now)}, 3600000
   for i = q, #ARGV - 4, 4 do
     local name, resets_in = ARGV[i + 1], tonumber(ARGV[i + 4])
