@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::failure::{Class, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::Turn;
+use shared::state::capacity::{Candidate, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -136,6 +136,11 @@ struct Walk<'a> {
     soonest: Option<Instant>,
     /// Someone else's probe is under way: its verdict may come at any moment.
     probing: bool,
+}
+
+/// A rung as `acquire` is asked about it at first, with all its endpoints.
+pub fn candidate(rung: &Rung) -> Candidate {
+    Offer { rung, chain: Chain::Whole }.candidate()
 }
 
 /// Climbs until one rung answers. A model whose groups are only full is waited for, at most `limits.capacity_wait` in all, before its
