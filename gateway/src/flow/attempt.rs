@@ -94,8 +94,8 @@ pub enum Body {
 /// A stream that has begun to bring content.
 #[derive(Debug)]
 pub struct OpenStream {
-    /// The upstream's response.
-    pub response: Response,
+    /// The upstream's response; taken when nothing more of it is wanted, before its slot is given back.
+    pub response: Option<Response>,
     /// Cuts it into events.
     pub scanner: Scanner,
     /// Makes the caller's events of them.
@@ -335,7 +335,7 @@ impl Exchange<'_> {
                 let commits = fed.content || fed.done;
                 held.add(fed);
                 if commits {
-                    return Ok(OpenStream { response, scanner, translation, first: held.fed });
+                    return Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed });
                 }
                 if held.fed.out.len() > HELD_MAX {
                     return Err(failed(Transport::NotTheFormat));
@@ -345,7 +345,7 @@ impl Exchange<'_> {
                 Ok(Ok(Some(chunk))) => scanner.push(chunk),
                 Ok(Ok(None)) => {
                     held.add(translation.end()?);
-                    return Ok(OpenStream { response, scanner, translation, first: held.fed });
+                    return Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed });
                 }
                 Ok(Err(_)) => return Err(failed(Transport::Reset)),
                 Err(_) => return Err(failed(Transport::FirstTokenTimeout)),
