@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::Fall;
 use super::admit::FALLBACK;
-use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
+use super::attempt::{Attempted, Committed, Exchange, Failure, Origin, attempt};
 use super::conversation::Conversation;
 use super::held::Held;
 use super::journey::{Journey, Tried};
@@ -364,9 +364,11 @@ impl<'a> Walk<'a> {
         self.journey.upstream += began.elapsed();
         match outcome {
             Attempted::Answers(committed) => {
-                self.note(rung, "ok", &span);
-                held.tell(&committed.told);
-                held.committed();
+                if committed.origin == Origin::Upstream {
+                    self.note(rung, "ok", &span);
+                    held.tell(&committed.told);
+                    held.committed();
+                }
                 Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
             }
             // Another model may be able to say it; the one that was asked for is the caller's own choice.
