@@ -10,7 +10,9 @@ use crate::telemetry;
 
 mod check;
 mod demo;
+mod explain;
 mod health;
+mod store;
 mod table;
 
 /// An LLM gateway cluster: any replica, the same decision.
@@ -27,6 +29,8 @@ enum Command {
     Serve(ConfigFile),
     /// Check a configuration and print each model's ladder.
     Check(check::Check),
+    /// Say what a client key would meet if it asked for a model now: its limits and every rung.
+    Explain(explain::Explain),
     /// Ask the replica on this machine whether it is alive: exit code 0 or 1.
     Health(health::Health),
     /// Try Headgate: a private Redis, a fake upstream and two replicas in one command.
@@ -44,11 +48,17 @@ struct ConfigFile {
 const BAD_INPUT: u8 = 2;
 const NO_REDIS: u8 = 3;
 
+/// What was named on the command line is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unknown(String);
+
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(file) => serve(&file),
         Command::Check(command) => command.run(),
+        Command::Explain(command) => command.run(),
         Command::Health(command) => command.run(),
         Command::Demo(command) => command.run(),
     }
@@ -76,6 +86,7 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
     match error.downcast_ref::<StartError>() {
         Some(StartError::Config(_)) => BAD_INPUT.into(),
         Some(StartError::Redis { .. }) => NO_REDIS.into(),
+        _ if error.is::<Unknown>() => BAD_INPUT.into(),
         _ => ExitCode::FAILURE,
     }
 }

@@ -81,8 +81,19 @@ pub struct Committed {
     pub headers: HeaderMap,
     /// What the upstream told of its limits.
     pub told: Vec<ToldLimit>,
+    /// Whose answer it is.
+    pub origin: Origin,
     /// The answer.
     pub body: Body,
+}
+
+/// Whose an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The upstream's.
+    Upstream,
+    /// Our own, where the upstream has none to give: it says nothing about the upstream.
+    Us,
 }
 
 /// The answer of an upstream.
@@ -97,8 +108,8 @@ pub enum Body {
 /// A stream that has begun to bring content.
 #[derive(Debug)]
 pub struct OpenStream {
-    /// The upstream's response.
-    pub response: Response,
+    /// The upstream's response; taken when nothing more of it is wanted, before its slot is given back.
+    pub response: Option<Response>,
     /// Cuts it into events.
     pub scanner: Scanner,
     /// Makes the caller's events of them.
@@ -135,7 +146,13 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung, endpoint: usize) -> At
     if let Some(body) = exchange.wanted.local_answer(connection.dialect) {
         let answer = WholeAnswer { body, ..WholeAnswer::default() };
         let (first_token, headers, body) = (Duration::ZERO, HeaderMap::new(), Body::Whole(answer));
-        return Attempted::Answers(Box::new(Committed { first_token, headers, told: Vec::new(), body }));
+        return Attempted::Answers(Box::new(Committed {
+            first_token,
+            headers,
+            told: Vec::new(),
+            origin: Origin::Us,
+            body,
+        }));
     }
     let images = tokio::select! {
         images = exchange.pictures.inline(exchange.wanted, connection.dialect) => images,
@@ -254,7 +271,7 @@ impl Exchange<'_> {
             Answer::Whole => Body::Whole(self.whole(dialect, response).await?),
             Answer::Stream => Body::Stream(Box::new(self.open(dialect, response, first_token).await?)),
         };
-        Ok(Committed { first_token: began.elapsed(), headers, told, body })
+        Ok(Committed { first_token: began.elapsed(), headers, told, origin: Origin::Upstream, body })
     }
 
     /// The call with the connection's credential and its pool's headers.
@@ -361,7 +378,7 @@ impl Exchange<'_> {
             }
         };
         match until_content.await {
-            Ok(()) => Ok(OpenStream { response, scanner, translation, first: held.fed }),
+            Ok(()) => Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed }),
             Err(failed) => Err(Failed { usage: held.fed.usage, ..failed }),
         }
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use shared::failure::{Class, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::Turn;
+use shared::state::capacity::{Candidate, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Fall;
 use super::admit::FALLBACK;
-use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
+use super::attempt::{Attempted, Committed, Exchange, Failure, Origin, attempt};
 use super::conversation::Conversation;
 use super::held::Held;
 use super::journey::{Journey, Tried};
@@ -136,6 +136,11 @@ struct Walk<'a> {
     soonest: Option<Instant>,
     /// Someone else's probe is under way: its verdict may come at any moment.
     probing: bool,
+}
+
+/// A rung as `acquire` is asked about it at first, with all its endpoints.
+pub fn candidate(rung: &Rung) -> Candidate {
+    Offer { rung, chain: Chain::Whole }.candidate()
 }
 
 /// Climbs until one rung answers. A model whose groups are only full is waited for, at most `limits.capacity_wait` in all, before its
@@ -359,9 +364,11 @@ impl<'a> Walk<'a> {
         self.journey.upstream += began.elapsed();
         match outcome {
             Attempted::Answers(committed) => {
-                self.note(rung, "ok", &span);
-                held.tell(&committed.told);
-                held.committed();
+                if committed.origin == Origin::Upstream {
+                    self.note(rung, "ok", &span);
+                    held.tell(&committed.told);
+                    held.committed();
+                }
                 Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
             }
             // Another model may be able to say it; the one that was asked for is the caller's own choice.

@@ -36,7 +36,9 @@ pub const CREDIT: &str = assemble!("", [], "credit");
 /// `declare` as it is sent.
 pub const DECLARE: &str = assemble!("", [], "declare");
 /// `survey` as it is sent.
-pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "closures", "health"], "survey");
+pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "window", "closures", "health"], "survey");
+/// `explain` as it is sent.
+pub const EXPLAIN: &str = assemble!(" flags=no-writes", ["clock", "window", "closures"], "explain");
 
 /// All scripts.
 #[derive(Debug, Clone)]
@@ -50,6 +52,7 @@ pub struct Scripts {
     pub(super) credit: Script,
     pub(super) declare: Script,
     pub(super) survey: Script,
+    pub(super) explain: Script,
 }
 
 impl Scripts {
@@ -76,6 +79,7 @@ impl Scripts {
             credit: script("credit", CREDIT),
             declare: script("declare", DECLARE),
             survey: script("survey", SURVEY),
+            explain: script("explain", EXPLAIN),
         }
     }
 }

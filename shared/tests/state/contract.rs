@@ -16,7 +16,7 @@ struct Script {
     sent: &'static str,
 }
 
-const SCRIPTS: [Script; 9] = [
+const SCRIPTS: [Script; 10] = [
     Script { name: "admit", flags: "", sent: scripts::ADMIT },
     Script { name: "acquire", flags: "", sent: scripts::ACQUIRE },
     Script { name: "leave", flags: " flags=allow-oom", sent: scripts::LEAVE },
@@ -26,6 +26,7 @@ const SCRIPTS: [Script; 9] = [
     Script { name: "credit", flags: "", sent: scripts::CREDIT },
     Script { name: "declare", flags: "", sent: scripts::DECLARE },
     Script { name: "survey", flags: " flags=no-writes", sent: scripts::SURVEY },
+    Script { name: "explain", flags: " flags=no-writes", sent: scripts::EXPLAIN },
 ];
 
 fn repo() -> PathBuf {
