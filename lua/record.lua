@@ -17,7 +17,8 @@
 -- KEYS[k+3]  cooldown     hash
 -- KEYS[#KEYS]  pin        string  the conversation's preferred connection; only if mark is success and `pinned` names one
 -- ARGV[1]    lease        request:attempt
--- ARGV[2]    mark         nothing | committed | success | lock_bucket | lock_connection | failure | endpoint
+-- ARGV[2]    mark         nothing | committed | success | lock_bucket | lock_connection | failure | endpoint |
+--                         endpoint_only
 -- ARGV[3]    begun_ms     when the attempt began
 -- ARGV[4]    jitter       percent
 -- ARGV[5]    max_lock     ms
@@ -33,9 +34,9 @@
 -- ARGV[15]   answered     what of them was output
 -- and from the sixteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
 --            told
--- returns    {'recorded', wait_ms or -1} and, if the mark is success, failure or endpoint, the connection's health: oks, fails,
+-- returns    {'recorded', wait_ms or -1} and, if the mark is success, failure, endpoint or endpoint_only, the connection's health: oks, fails,
 --            usual and recent ms to the first token or -1 | {'already'}
--- holds      Only the holder's word counts, once: without the lease nothing is changed ('committed' keeps it). The later end
+-- holds      Only the holder's word counts, once: without the lease nothing is changed ('committed' and 'endpoint_only' keep it). The later end
 --            wins. Only a success that began after a closure was set clears it; a failure that began before counts nothing. The
 --            last connection that is usable cools only when most of its attempts failed.
 -- caller     shared/src/state/capacity/outcome.rs
@@ -49,14 +50,15 @@ local function record(KEYS, ARGV)
   local call = redis.call
   local now = clock()
 
-  if mark == 'committed' then
+  local keeps = mark == 'committed' or mark == 'endpoint_only'
+  if keeps then
     if not call('ZSCORE', leases, lease) then return {'already'} end
   elseif call('ZREM', leases, lease) == 0 then
     return {'already'}
   end
   if used then
     others = 11
-    if mark ~= 'committed' then tokens_spend(KEYS[10], KEYS[11], lease, used, tonumber(ARGV[15]), now) end
+    if not keeps then tokens_spend(KEYS[10], KEYS[11], lease, used, tonumber(ARGV[15]), now) end
   end
 
   local closed = -1
@@ -79,12 +81,13 @@ local function record(KEYS, ARGV)
       for k = others, #KEYS - 3, 3 do
         usable = usable or not rung_state(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], now, max_lock)
       end
-      closure_fail(cooldown, now, begun, max_lock, jitter, sole or not usable)
-    elseif mark == 'endpoint' then
+      local recent = math.floor(health_read(health, now) / 1000)
+      closure_fail(cooldown, now, begun, max_lock, jitter, sole or not usable, recent)
+    elseif mark == 'endpoint' or mark == 'endpoint_only' then
       closure_rest(endpoint, now, begun, max_lock, math.floor(length * jitter / 100))
     end
     -- A failed probe of a lock keeps its turn to its end: nobody else tries sooner. Any other outcome gives the turn back.
-    if mark ~= 'failure' then
+    if mark ~= 'failure' and not keeps then
       for i = 1, 3 do closure_unprobe(KEYS[i], lease) end
       closure_unprobe(endpoint, lease)
     end
@@ -94,11 +97,11 @@ local function record(KEYS, ARGV)
 
   if #ARGV > 15 then told_note(quota, now, ARGV, 15) end
   if mark == 'success' and pinned ~= '' then pin_bind(KEYS[#KEYS], pinned) end
-  if mark ~= 'committed' and call('EXISTS', waiters) == 1 then
+  if not keeps and call('EXISTS', waiters) == 1 then
     -- Not only the first: it may have been told of another slot and not have come yet. Of tokens only the first can be served.
     line_wake(waiters, alive, now, wake_prefix, used and 1 or slots - call('ZCARD', leases))
   end
-  if mark == 'success' or mark == 'failure' or mark == 'endpoint' then
+  if mark == 'success' or mark == 'failure' or mark == 'endpoint' or mark == 'endpoint_only' then
     return {'recorded', closed, health_note(health, now, mark == 'success', first_token)}
   end
   return {'recorded', closed}

@@ -61,12 +61,16 @@ local function endpoint_first(KEYS, e, endpoints, now, max_lock)
   return nil, soonest
 end
 
--- The endpoint of a lease that is held already: the one it probes (and 1), else the one it would be given now (and 0).
+-- The endpoint of a lease that is held already: the one it probes (and 1), else the first that is open (and 0); `endpoints` itself
+-- if there are some and none is. Another's probe is not taken over.
 local function endpoint_held(KEYS, e, endpoints, now, max_lock, lease)
   for i = 1, endpoints do
     if redis.call('HGET', KEYS[e + i], 'probe_id') == lease then return i - 1, 1 end
   end
-  return endpoint_first(KEYS, e, endpoints, now, max_lock) or 0, 0
+  for i = 1, endpoints do
+    if not closure_state(KEYS[e + i], now, max_lock) then return i - 1, 0 end
+  end
+  return endpoints, 0
 end
 
 -- The level after the time since the end.
@@ -110,7 +114,8 @@ end
 
 -- Counts a failure. The third within 60 s closes if it is at least a tenth of that minute's attempts (a sole connection: most
 -- of them); a failure after a cooldown that no success has cleared closes at once.
-local function closure_fail(key, now, begun, max_lock, jitter, sole)
+-- recent: successes of the whole connection of late, those before the first failure too.
+local function closure_fail(key, now, begun, max_lock, jitter, sole, recent)
   local c = redis.call('HMGET', key, 'until', 'set_at', 'level', 'reopened_at', 'fails', 'oks', 'since')
   local ends, set_at, level = tonumber(c[1]), tonumber(c[2]), tonumber(c[3])
   if set_at and begun <= set_at then return end
@@ -118,7 +123,7 @@ local function closure_fail(key, now, begun, max_lock, jitter, sole)
     local fails, oks, since = tonumber(c[5]) or 0, tonumber(c[6]) or 0, tonumber(c[7])
     if not since or now - since >= 60000 then fails, oks, since = 0, 0, now end
     fails = fails + 1
-    if fails < 3 or fails * 9 < oks or (sole and fails <= oks) then
+    if fails < 3 or fails * 9 < oks or (sole and fails <= math.max(oks, recent)) then
       redis.call('HSET', key, 'fails', fails, 'oks', oks, 'since', since)
       redis.call('PEXPIRE', key, level and math.max(max_lock, 900000) or 60000)
       return

@@ -258,12 +258,12 @@ impl Exchange<'_> {
             let call = self.call(serving, endpoint, made).await?;
             self.client.send(call).await.map_err(failed)
         };
-        let response = timeout_at(first_token, sent).await.map_err(|_| failed(Transport::FirstTokenTimeout))??;
-        if response.status() != StatusCode::OK {
+        let response = timeout_at(first_token, sent).await.map_err(|_| failed(self.out_of_time()))??;
+        if !response.status().is_success() {
             if response.status() == StatusCode::UNAUTHORIZED {
                 connection.refused().await;
             }
-            return Err(error_answer(dialect, response).await);
+            return Err(error_answer(dialect, response, first_token).await);
         }
         let headers = shown(response.headers());
         let told = told_time::limits(response.headers(), jiff::Timestamp::now().as_second());
@@ -333,6 +333,11 @@ impl Exchange<'_> {
         answer.map_err(|error| Failed::in_success(error, &bytes))
     }
 
+    /// Which clock ran out before the first content came.
+    fn out_of_time(&self) -> Transport {
+        if Instant::now() >= self.deadline { Transport::TotalTimeout } else { Transport::FirstTokenTimeout }
+    }
+
     async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Transport> {
         let now = Instant::now();
         let patience = (now + self.timeouts.idle).min(self.deadline);
@@ -346,8 +351,8 @@ impl Exchange<'_> {
 
     /// Reads a stream up to its first content; what came before is held back, so that a failure until then can still move on.
     async fn open(&self, dialect: Dialect, mut response: Response, first_token: Instant) -> Result<OpenStream, Failed> {
-        if content_type(&response).is_some_and(|kind| !kind.starts_with("text/event-stream")) {
-            return Err(self.not_a_stream(dialect, response).await);
+        if content_type(&response).is_some_and(|kind| !is_event_stream(kind)) {
+            return Err(self.not_a_stream(dialect, response, first_token).await);
         }
         let failed = |transport| Failed::of(dialect, transport);
         let mut scanner = Scanner::new();
@@ -373,7 +378,7 @@ impl Exchange<'_> {
                         return Ok(());
                     }
                     Ok(Err(_)) => return Err(failed(Transport::Reset)),
-                    Err(_) => return Err(failed(Transport::FirstTokenTimeout)),
+                    Err(_) => return Err(failed(self.out_of_time())),
                 }
             }
         };
@@ -384,9 +389,9 @@ impl Exchange<'_> {
     }
 
     /// A stream was asked for and something else came: an error in a 200, or a page of a proxy.
-    async fn not_a_stream(&self, dialect: Dialect, response: Response) -> Failed {
+    async fn not_a_stream(&self, dialect: Dialect, response: Response, patience: Instant) -> Failed {
         let kind = content_type(&response).map(str::to_owned);
-        let body = error_body(response).await;
+        let body = error_body(response, patience).await;
         match self.wanted.whole(dialect, kind.as_deref(), &body, self.request.as_str()) {
             Ok(_) => Failed::of(dialect, Transport::NotTheFormat),
             Err(error) => Failed::in_success(error, &body),
@@ -418,14 +423,20 @@ impl Held {
     }
 }
 
+/// Whether a content type is that of server-sent events; types have no case.
+fn is_event_stream(kind: &str) -> bool {
+    const TYPE: &str = "text/event-stream";
+    kind.get(..TYPE.len()).is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
+}
+
 fn content_type(response: &Response) -> Option<&str> {
     response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
 }
 
-async fn error_answer(dialect: Dialect, response: Response) -> Failed {
+async fn error_answer(dialect: Dialect, response: Response, patience: Instant) -> Failed {
     let status = response.status();
     let headers = response.headers().clone();
-    let body = error_body(response).await;
+    let body = error_body(response, patience).await;
     let mut error = dialect.read_error(status.as_u16(), &body);
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
     let now = jiff::Timestamp::now().as_second();
@@ -434,8 +445,8 @@ async fn error_answer(dialect: Dialect, response: Response) -> Failed {
 }
 
 /// The body of an error as far as it comes in time.
-async fn error_body(mut response: Response) -> Bytes {
-    let patience = Instant::now() + ERROR_BODY_PATIENCE;
+async fn error_body(mut response: Response, patience: Instant) -> Bytes {
+    let patience = patience.min(Instant::now() + ERROR_BODY_PATIENCE);
     let mut body = BytesMut::new();
     while let Ok(Ok(Some(chunk))) = timeout_at(patience, response.chunk()).await {
         body.extend_from_slice(&chunk);

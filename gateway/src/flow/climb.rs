@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use shared::failure::{Class, Owner};
+use shared::failure::{Class, Effect, Owner};
 use shared::ids::ModelName;
-use shared::state::capacity::{Candidate, Turn};
+use shared::state::capacity::{Candidate, Mark, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -124,6 +124,10 @@ struct Walk<'a> {
     again: Option<(&'a Step, &'a Rung)>,
     /// The most preferred rung that is closed for nothing but its endpoints.
     resort: Option<(&'a Step, &'a Rung)>,
+    /// How many endpoints of the rung that is called are left.
+    endpoints_left: usize,
+    /// The slot of a rung whose next endpoint is to be called.
+    kept: Option<Held>,
     /// A step that is only full and may be left for lower ones.
     spilled: Option<&'a Step>,
     /// The larger model that a request which was too long goes to.
@@ -169,6 +173,8 @@ impl<'a> Walk<'a> {
             first: None,
             again: None,
             resort: None,
+            endpoints_left: 0,
+            kept: None,
             spilled: None,
             larger: None,
             only_limits: true,
@@ -202,7 +208,7 @@ impl<'a> Walk<'a> {
             }
         }
         match self.resort.take() {
-            Some((step, rung)) => self.once_more(step, Offer { rung, chain: Chain::First }).await,
+            Some((step, rung)) => self.once_more(step, Offer { rung, chain: Chain::First }, Line::Pass).await,
             None => Ok(None),
         }
     }
@@ -218,7 +224,8 @@ impl<'a> Walk<'a> {
             // With no other place left to wait in, one call both asks and stands in line.
             let stands = next.is_none() && full.is_none() && !self.climb.catalog.spills(&step.group);
             match self.step(step, if stands { Line::Stand } else { Line::Pass }).await? {
-                Ended::Full(wait) if stands => return Err(self.busy(wait)),
+                // Where something failed in passing, that is tried once more before anything is waited for.
+                Ended::Full(wait) if stands && self.again.is_none() => return Err(self.busy(wait)),
                 Ended::Full(_) => full = full.or(Some(step)),
                 Ended::Spent => {}
                 done => return Ok(done),
@@ -250,6 +257,7 @@ impl<'a> Walk<'a> {
                 break;
             }
             let offers: Vec<Offer<'a>> = open.iter().map(|rung| Offer { rung, chain: Chain::Whole }).collect();
+            let line = if self.again.is_some() { Line::Pass } else { line };
             let slot = match self.take(step, &offers, line).await? {
                 Taken::Slot(slot) => slot,
                 Taken::Full(wait) => return Ok(Ended::Full(wait)),
@@ -276,15 +284,13 @@ impl<'a> Walk<'a> {
         self.calls.count(step);
         loop {
             rest.retain(|other| *other != slot.endpoint);
+            self.endpoints_left = rest.len();
             let missed = match self.call(slot).await? {
                 Ok(answered) => return Ok(Ok(answered)),
                 Err(missed) => missed,
             };
-            if !matches!(missed, Missed::Endpoint(_)) || rest.is_empty() || self.calls.request_spent() {
-                return Ok(Err(missed));
-            }
-            let offer = Offer { rung, chain: Chain::Rest(rest.clone()) };
-            let Taken::Slot(next) = self.take(step, &[offer], Line::Pass).await? else { return Ok(Err(missed)) };
+            let Some(held) = self.kept.take() else { return Ok(Err(missed)) };
+            let Some(next) = self.next_endpoint(step, rung, &rest, held).await? else { return Ok(Err(missed)) };
             self.calls.count_endpoint(step);
             slot = next;
         }
@@ -297,18 +303,28 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         self.pause().await?;
-        self.once_more(step, Offer { rung, chain: Chain::Whole }).await
+        // With nothing below it is worth a place in line.
+        let is_last = self.climb.ladder.steps.last().is_some_and(|last| last.is_level_with(step));
+        let line = if is_last { Line::Stand } else { Line::Pass };
+        self.once_more(step, Offer { rung, chain: Chain::Whole }, line).await
     }
 
     /// One call outside the order.
-    async fn once_more(&mut self, step: &'a Step, offer: Offer<'a>) -> Result<Option<Box<Answered>>, Fall> {
+    async fn once_more(&mut self, step: &'a Step, offer: Offer<'a>, line: Line) -> Result<Option<Box<Answered>>, Fall> {
         if self.budget_spent(step) {
             return Ok(None);
         }
-        let Taken::Slot(slot) = self.take(step, &[offer], Line::Pass).await? else { return Ok(None) };
+        let Taken::Slot(slot) = self.take(step, &[offer], line).await? else { return Ok(None) };
         self.tried.push(slot.rung);
         self.calls.count(step);
+        self.endpoints_left = 0;
         Ok(self.call(slot).await?.ok())
+    }
+
+    /// Whether the same slot calls another endpoint.
+    fn goes_on_with_chain(&self, effect: Effect) -> bool {
+        let in_time = Instant::now() < self.climb.exchange.deadline;
+        effect.tries_next_endpoint() && self.endpoints_left > 0 && in_time && !self.calls.request_spent()
     }
 
     fn untried(&self, step: &'a Step) -> Vec<&'a Rung> {
@@ -390,8 +406,15 @@ impl<'a> Walk<'a> {
                     held.used(self.climb.catalog.limits.token_weights.weigh(tokens));
                 }
                 let mark = mark(&failure, rung, self.climb.ladder.sole(&rung.model.name));
-                let closed = held.give_back(mark).await;
-                self.opens_in(closed.unwrap_or_default());
+                if self.goes_on_with_chain(failure.effect) {
+                    if let Mark::Endpoint { rest } = mark {
+                        held.passes_on(rest).await;
+                    }
+                    self.kept = Some(held);
+                } else {
+                    let closed = held.give_back(mark).await;
+                    self.opens_in(closed.unwrap_or_default());
+                }
                 self.failed(rung, *failure)
             }
         }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use shared::ids::EndpointId;
 use shared::limit::Weighed;
-use shared::state::capacity::{Mark, Probe, RecordAsk, ToldLimit};
+use shared::state::capacity::{LeaseId, Mark, Probe, RecordAsk, ToldLimit};
 
 use crate::app::Shared;
 use crate::lease_keeper::Parcel;
@@ -37,6 +38,27 @@ impl Held {
     pub fn used(&mut self, tokens: Weighed) {
         if let Some(used) = self.receipt.as_mut().and_then(|receipt| receipt.tokens.as_mut()) {
             *used = tokens;
+        }
+    }
+
+    /// The lease of the slot, until it is given back.
+    pub fn lease(&self) -> Option<&LeaseId> {
+        self.receipt.as_ref().map(|receipt| &receipt.lease)
+    }
+
+    /// The endpoint that is called with the slot from now on.
+    pub fn calls(&mut self, endpoint: EndpointId) {
+        if let Some(receipt) = &mut self.receipt {
+            receipt.endpoint = Some(endpoint);
+        }
+    }
+
+    /// The endpoint that was called failed; the slot is kept for the next one. Waits until all know of it.
+    pub async fn passes_on(&self, rest: Duration) {
+        let Some(receipt) = &self.receipt else { return };
+        let ask = RecordAsk { mark: Mark::EndpointOnly { rest }, ..(**receipt).clone() };
+        if let Err(error) = self.app.store.record(&ask).await {
+            tracing::debug!(%error, "an endpoint's failure was not recorded");
         }
     }
 

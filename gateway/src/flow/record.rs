@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shared::failure::{Class, Cooldown, LockLength, Scope};
+use shared::failure::{Class, Cooldown, LockLength, Scope, Transport};
 use shared::state::capacity::{Length, LockCause, Mark, Sole};
 
 use super::attempt::Failure;
@@ -11,12 +11,15 @@ use super::plan::Rung;
 /// The mark of a failure. Client errors and cancelled attempts mark nothing.
 pub fn mark(failure: &Failure, rung: &Rung, sole: Sole) -> Mark {
     let connection = &rung.serving.connection;
+    if failure.error.signals.transport == Some(Transport::TotalTimeout) {
+        // Our own clock ended it.
+        return Mark::Nothing;
+    }
     let Some(lock) = failure.effect.lock else {
         return match (failure.effect.cooldown, connection.endpoint_rest) {
             (Cooldown::Model, _) => Mark::Failure { sole },
             (Cooldown::Endpoint, Some(rest)) => Mark::Endpoint { rest },
-            // Endpoints that never rest: what passes by is the connection's own failure, but nothing is benched for one endpoint's 404.
-            (Cooldown::Endpoint, None) if failure.effect.retries_same_rung() => Mark::Failure { sole },
+            // Endpoints that never rest: the connection is not benched for one of them.
             (Cooldown::Endpoint | Cooldown::None, _) => Mark::Nothing,
         };
     };

@@ -246,3 +246,18 @@ async fn what_a_success_says_of_its_limits_is_kept_beside_the_bucket_and_locks_n
     assert_eq!(cluster.redis.closures().await, []);
     assert_eq!(cluster.client(1).chat(SECRET, "m1", "hi").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_few_failures_amid_many_successes_do_not_bench_a_sole_connection_whenever_they_began() {
+    let cluster = Cluster::builder(&Config::connections(1)).replicas(2).start().await;
+    for _ in 0..30 {
+        assert_eq!(cluster.next().chat(SECRET, "m1", "hi").await.status, 200);
+    }
+    cluster.fake.script([Rule::any().fails(500).times(6)]);
+    for _ in 0..3 {
+        assert_eq!(cluster.next().chat(SECRET, "m1", "hi").await.status, 502, "and once more each");
+    }
+    assert_eq!(cluster.next().chat(SECRET, "m1", "hi").await.status, 200, "it was never closed");
+    assert_eq!(cluster.fake.calls().len(), 37);
+    cluster.assert_clean().await;
+}

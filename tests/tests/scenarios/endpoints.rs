@@ -207,3 +207,52 @@ async fn a_model_of_two_pools_goes_to_the_other_when_one_is_used_up_unless_the_c
     assert_eq!(calls(&cluster), [1, 0, 2]);
     cluster.assert_clean().await;
 }
+
+/// One connection with two endpoints; more fields for the provider and the connection.
+fn pair(provider: &str, connection: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\nredis: {{url: \"{{REDIS}}\", timeout: 1s}}\nproviders:\n  p:\n    \
+         dialect: openai\n    endpoints: [{{name: e1, url: \"{{FAKE}}/e1/v1\"}}, {{name: e2, url: \"{{FAKE}}/e2/v1\"}}]\n    {provider}\n\
+         models: {{m: {{provider: p}}}}\nconnections: [{{id: c1, provider: p, api_key: cred-1{connection}}}]\n\
+         keys: [{{id: ci, secret: hg-ci-secret}}]\n"
+    )
+}
+
+#[tokio::test]
+async fn a_chain_keeps_its_slot_and_its_place_in_the_rate_from_one_endpoint_to_the_next() {
+    for limit in [", max_concurrent: 1", ", rpm: 1"] {
+        let cluster = Cluster::on(pair("", limit)).start().await;
+        cluster.fake.script([Rule::any().at("/e1").fails(500).delays_headers(Duration::from_millis(50))]);
+        let callers = if limit == ", rpm: 1" { 1 } else { 6 };
+        let answers = cluster.burst(callers, SECRET, "m").await;
+        assert!(answers.iter().all(|answer| answer.status == 200), "{limit}: {answers:?}");
+        assert!(cluster.fake.peak("cred-1").peak <= 1, "{limit}");
+        cluster.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn endpoints_that_never_rest_are_tried_in_order_by_every_request() {
+    let cluster = Cluster::on(pair("cooldown: 0s", "")).start().await;
+    cluster.fake.script([Rule::any().at("/e1").fails(500)]);
+    for _ in 0..5 {
+        let answer = cluster.client(0).chat(SECRET, "m", "hi").await;
+        assert_eq!(answer.header("x-headgate-attempts"), "c1/m:unavailable, c1/m:ok", "{}", answer.body);
+    }
+    assert_eq!(["/e1", "/e2"].map(|endpoint| cluster.fake.calls_at(endpoint).len()), [5, 5]);
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn our_own_clock_blames_no_endpoint_and_no_connection() {
+    let yaml = pair("", "") + "timeouts: {connect: 500ms, first_token: 900ms, idle: 900ms, total: 1s}\n";
+    let cluster = Cluster::on(yaml).start().await;
+    cluster.fake.script([Rule { chunks: Some(100), ..Rule::any() }.delays_between(Duration::from_millis(100))]);
+    for _ in 0..3 {
+        let (events, _) = cluster.client(0).chat_stream(SECRET, "m", "hi").await.rest().await;
+        assert!(events.last().is_some_and(cluster::harness::Event::is_error), "cut after a second");
+    }
+    cluster.assert_clean().await;
+    let closed: Vec<String> = cluster.redis.ask(&["KEYS", "*cooldown*"]).await;
+    assert_eq!(closed, [""; 0]);
+}

@@ -151,6 +151,38 @@ impl<'a> Walk<'a> {
         Err(Fall::Gone)
     }
 
+    /// The slot that is held, for the next endpoint of its rung that does not rest; without one it is given back.
+    pub(super) async fn next_endpoint(
+        &mut self,
+        step: &'a Step,
+        rung: &'a Rung,
+        rest: &[usize],
+        mut held: Held,
+    ) -> Result<Option<Slot<'a>>, Fall> {
+        let Climb { app, catalog, exchange, .. } = self.climb;
+        let offer = Offer { rung, chain: Chain::Rest(rest.to_vec()) };
+        let (candidate, lease) = (offer.candidate(), held.lease().cloned());
+        if candidate.endpoints.is_empty() {
+            return Ok(rest.first().map(|&endpoint| Slot { rung, endpoint, held }));
+        }
+        let Some(lease) = lease else { return Ok(None) };
+        let ask = AcquireAsk {
+            group: step.group.clone(),
+            lease,
+            max_lock: catalog.limits.max_lock,
+            place: Place::Pass,
+            turn: self.turn(step),
+            estimate: expected(exchange.wanted.look(), &catalog.limits.token_weights),
+            pin: None,
+            candidates: vec![candidate],
+        };
+        let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
+        let Acquire::Acquired { endpoint, .. } = answer else { return Ok(None) };
+        let Some(&endpoint) = rest.get(endpoint) else { return Ok(None) };
+        held.calls(rung.serving.endpoints[endpoint].id.clone());
+        Ok(Some(Slot { rung, endpoint, held }))
+    }
+
     /// What an answer means, and whether it leaves us with a place in line.
     fn heard(
         &mut self,

@@ -112,6 +112,11 @@ pub enum Mark {
         /// For how long.
         rest: Duration,
     },
+    /// The same, but the lease is kept: the same slot calls the next endpoint.
+    EndpointOnly {
+        /// For how long.
+        rest: Duration,
+    },
 }
 
 /// How long a lock is.
@@ -291,6 +296,7 @@ impl<'a> MarkArgs<'a> {
             },
             // A rest without length would end before it began.
             Mark::Endpoint { rest } => Self { length_ms: ms(*rest).max(1), ..plain("endpoint") },
+            Mark::EndpointOnly { rest } => Self { length_ms: ms(*rest).max(1), ..plain("endpoint_only") },
             Mark::Failure { sole: Sole::Yes } => Self { sole: "sole", ..plain("failure") },
             Mark::Failure { sole: Sole::No } => Self { sole: "others", ..plain("failure") },
         }

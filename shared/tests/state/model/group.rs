@@ -65,6 +65,31 @@ struct Connection {
     leases: BTreeMap<String, i64>,
     window: Window,
     line: Turns,
+    oks: Recent,
+}
+
+/// Successes of late, in thousandths: what is 30 s old counts half.
+#[derive(Debug, Default)]
+struct Recent {
+    milli: f64,
+    at: Option<i64>,
+}
+
+impl Recent {
+    #[expect(clippy::cast_precision_loss, reason = "a few minutes in ms")]
+    fn now(&self, now: i64) -> f64 {
+        self.at.map_or(0.0, |at| self.milli * 0.5_f64.powf((now - at).max(0) as f64 / 30_000.0))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a small count")]
+    fn recent(&self, now: i64) -> i64 {
+        (self.now(now) / 1_000.0).floor() as i64
+    }
+
+    fn note(&mut self, now: i64, milli: f64) {
+        self.milli = (self.now(now) + milli).trunc();
+        self.at = Some(now);
+    }
 }
 
 #[derive(Debug)]
@@ -145,7 +170,7 @@ impl Closure {
         }
     }
 
-    fn fail(&mut self, now: i64, begun: i64, sole: Sole) {
+    fn fail(&mut self, now: i64, begun: i64, sole: Sole, recent: i64) {
         if self.set_at.is_some_and(|set_at| begun <= set_at) {
             return;
         }
@@ -153,7 +178,7 @@ impl Closure {
             let (fails, oks, since) = self.count.filter(|(_, _, since)| now - since < MINUTE).unwrap_or((0, 0, now));
             let fails = fails + 1;
             let most = match sole {
-                Sole::Yes => fails > oks,
+                Sole::Yes => fails > oks.max(recent),
                 Sole::No => fails * 10 >= fails + oks,
             };
             if fails < 3 || !most {
@@ -270,6 +295,7 @@ impl Group {
             leases: BTreeMap::new(),
             window: Window::default(),
             line: Turns::default(),
+            oks: Recent::default(),
         };
         let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
         let connections = rules.connections.iter().enumerate().map(connection).collect();
@@ -292,8 +318,9 @@ impl Group {
                 let probed = connection.endpoints.iter().position(is_probe);
                 let probes = probed.is_some() || connection.closures.iter().any(is_probe);
                 let probe = if probes { Probe::Yes } else { Probe::No };
-                let again = || connection.endpoint(now, self.max_lock).map_or(0, |(number, _)| number);
-                let endpoint = probed.unwrap_or_else(again);
+                let is_open = |closure: &Closure| closure.state(now, self.max_lock, None) == State::Open;
+                let first = connection.endpoints.iter().position(is_open);
+                let endpoint = probed.or(first).unwrap_or(connection.endpoints.len());
                 let begun_ms = expires_ms - 15_000;
                 return (Acquire::Acquired { index, begun_ms, expires_ms, probe, endpoint }, false);
             }
@@ -404,15 +431,13 @@ impl Group {
         let (number, endpoint) = at;
         let End { mark, begun, used } = *end;
         let connection = &mut self.connections[number];
-        let held = if *mark == Mark::Committed {
-            connection.leases.contains_key(lease)
-        } else {
-            connection.leases.remove(lease).is_some()
-        };
+        let keeps = matches!(mark, Mark::Committed | Mark::EndpointOnly { .. });
+        let held =
+            if keeps { connection.leases.contains_key(lease) } else { connection.leases.remove(lease).is_some() };
         if !held {
             return Record::Already;
         }
-        if let Some(tokens) = connection.tokens.as_mut().filter(|_| *mark != Mark::Committed) {
+        if let Some(tokens) = connection.tokens.as_mut().filter(|_| !keeps) {
             tokens.spend(lease, used, now);
         }
         let [lock, bucket, cooldown] = &mut connection.closures;
@@ -436,14 +461,21 @@ impl Group {
             Mark::LockConnection { cause, length, credential_mark } => {
                 lock.lock(now, begun, *cause, *length, credential_mark);
             }
-            Mark::Failure { sole } => cooldown.fail(now, begun, *sole),
+            Mark::Failure { sole } => cooldown.fail(now, begun, *sole, connection.oks.recent(now)),
             // Without endpoints it is the model's own cooldown that rests.
-            Mark::Endpoint { rest } => endpoint.unwrap_or(cooldown).rest(now, begun, *rest),
+            Mark::Endpoint { rest } | Mark::EndpointOnly { rest } => {
+                endpoint.unwrap_or(cooldown).rest(now, begun, *rest);
+            }
         }
-        if !matches!(mark, Mark::Failure { .. } | Mark::Committed | Mark::Success { .. }) {
+        if !keeps && !matches!(mark, Mark::Failure { .. } | Mark::Success { .. }) {
             for closure in connection.closures.iter_mut().chain(&mut connection.endpoints) {
                 closure.probe = closure.probe.take().filter(|(_, id)| id != lease);
             }
+        }
+        match mark {
+            Mark::Success { .. } => connection.oks.note(now, 1_000.0),
+            Mark::Failure { .. } | Mark::Endpoint { .. } | Mark::EndpointOnly { .. } => connection.oks.note(now, 0.0),
+            _ => {}
         }
         Record::Recorded { closed: connection.rung(now, self.max_lock, None).err().as_ref().and_then(wait_of) }
     }

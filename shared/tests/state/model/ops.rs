@@ -218,6 +218,7 @@ fn mark() -> impl Strategy<Value = Mark> {
         4 => Just(Mark::Success { first_token: None }),
         6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
         3 => prop_oneof![Just(1), Just(10), Just(60)].prop_map(|s| Mark::Endpoint { rest: secs(s) }),
+        2 => prop_oneof![Just(1), Just(10), Just(60)].prop_map(|s| Mark::EndpointOnly { rest: secs(s) }),
         2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
         2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
             Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
