@@ -38,8 +38,8 @@
 -- ARGV[a+4] start_ms   of that period
 -- ARGV[a+5] ends       ms of that period, 0: never; of a window the length of a slice in ms
 -- returns   {'admitted', now_ms, expires_ms} | {'already'} | {'disabled'} | {'changed'} | {'lost'} | {'period_passed', now_ms}
---           | {'no_balance', nanos} | {'over_spend', limit, used, resets_ms, position}
---           | {'over_quota', index from 0, used, resets_ms, position} | {'over_rate', wait_ms, limit, position}
+--           | {'no_balance', nanos} | {'over_spend', limit, used, resets_ms} | {'over_quota', index from 0, used, resets_ms}
+--           | {'over_holds', position} | {'over_rate', wait_ms, limit, position}
 --           | {'over_tokens', wait_ms, soonest_ms, limit, position} | {'over_concurrency', limit, position}
 -- holds     All limits are taken or none. A refusal writes nothing but the caller's own place in line. The same request_id
 --           again: same answer, no second hit. What must exist and is missing is 'lost', never "no limit". A position other than
@@ -92,24 +92,27 @@ local function admit(KEYS, ARGV)
     left = left - total
     if hold >= 0 and (left <= 0 or (reserves and hold > left)) then return {'no_balance', left} end
   end
-  local short, quota = nil, nil
+  local short, quota, in_turn = nil, nil, tpm
   if #quotas > 0 then
     local money = hold >= 0 and hold or nil
     local wants = {requests = 1, tokens = tonumber(ARGV[14]), cost = money, spend = money}
     short, quota = quotas_measure(quotas, held, wants, elastic, now)
     if short == 'lost' then return {'lost'} end
+    for n = 1, #quotas do in_turn = in_turn or quotas[n].kind ~= 'requests' and wants[quotas[n].kind] end
   end
 
   local ahead, stands, wait, newest, live = 0, false, 0, nil, 0
   local member = replica .. '|' .. request_id
-  if short ~= 'over' then
-    if rpm or max_concurrent or tpm or short then ahead, stands = line_ahead(waiters, alive, member, now) end
+  if short == 'over' then
+    line_leave(waiters, alive, member)
+  else
+    if rpm or max_concurrent or in_turn then ahead, stands = line_ahead(waiters, alive, member, now) end
     if rpm then wait, newest = window_wait(rpm_log, rpm, now, ahead) end
     if max_concurrent and wait == 0 then live = call('ZCOUNT', leases, string.format('(%.0f', now), '+inf') end
   end
   local full = max_concurrent and wait == 0 and live + ahead >= max_concurrent
-  -- Nobody knows how many tokens those ahead will want: under a limit of tokens only the head of the line is served.
-  local takes, tokens_wait, soonest, behind = 0, 0, 0, tpm and ahead > 0
+  -- Nobody knows how much those ahead will want: under a limit that open requests hold only the head of the line is served.
+  local takes, tokens_wait, soonest, behind = 0, 0, 0, in_turn and ahead > 0
   if tpm and short ~= 'over' then
     local ring, open = ring_read(tpm_ring, 1000, now), tonumber(call('HGET', held, tpm_ring)) or 0
     -- An estimate above the cap counts as the cap: it needs an empty window.
@@ -132,10 +135,11 @@ local function admit(KEYS, ARGV)
       if tokens_wait > wait then return {'over_tokens', tokens_wait, soonest, tpm, position} end
       if full then return {'over_concurrency', max_concurrent, position} end
       if wait > 0 then return {'over_rate', wait, rpm, position} end
-      if behind then return {'over_tokens', 1, 0, tpm, position} end
+      if behind and tpm then return {'over_tokens', 1, 0, tpm, position} end
+      return {'over_holds', position}
     end
-    if quota.kind == 'spend' then return {'over_spend', spend_limit, quota.used, quota.resets, position} end
-    return {'over_quota', quota.index, quota.used, quota.resets, position}
+    if quota.kind == 'spend' then return {'over_spend', spend_limit, quota.used, quota.resets} end
+    return {'over_quota', quota.index, quota.used, quota.resets}
   end
 
   local expires = now + 15000
@@ -170,7 +174,7 @@ local function admit(KEYS, ARGV)
   end
   if stands then
     line_leave(waiters, alive, member)
-    if (tpm or max_concurrent) and (not max_concurrent or live + 1 < max_concurrent) then
+    if (in_turn or max_concurrent) and (not max_concurrent or live + 1 < max_concurrent) then
       line_wake(waiters, alive, now, wake_prefix)
     end
   end

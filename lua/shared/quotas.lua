@@ -25,7 +25,7 @@ end
 
 -- Measures all of them against what a request wants, by kind (nil: it is not asked). An elastic wish for tokens or money takes
 -- what is left. Answers nothing if all have room, and each one's `takes` is set; 'lost'; 'over', a quota whose rest does not
--- suffice; or 'held', one whose rest is held by open requests. `used` and `resets` of that quota are set.
+-- suffice, its `used` and `resets` set; or 'held': open requests hold the rest of one.
 local function quotas_measure(quotas, held, wants, elastic, now)
   local counters, short = {}, nil
   for i = 1, #quotas do counters[i] = quotas[i].key end
@@ -42,12 +42,10 @@ local function quotas_measure(quotas, held, wants, elastic, now)
         return 'over', quota
       end
       quota.takes = math.min(want, left - open)
-      if least > left - open then
-        short, quota.used, quota.resets = short or quota, used + open, quota.label ~= '' and quota.ends or now + quota.ends
-      end
+      if least > left - open then short = 'held' end
     end
   end
-  if short then return 'held', short end
+  return short
 end
 
 -- Counts an admitted request.

@@ -161,8 +161,7 @@ fn pause(answer: &Admit) -> Option<Duration> {
             Some((*soonest).min(Duration::from_secs(1)))
         }
         Admit::OverTokens { position: Some(_), .. }
-        | Admit::OverSpend { position: Some(_), .. }
-        | Admit::OverQuota { position: Some(_), .. }
+        | Admit::OverHolds { position: Some(_) }
         | Admit::OverConcurrency { position: Some(_), .. } => Some(FALLBACK),
         _ => None,
     }

@@ -127,26 +127,27 @@ pub enum Admit {
         /// What is left, holds taken off.
         balance: NanoDollars,
     },
-    /// The spend limit of this period is used up.
+    /// What was spent leaves too little of this period's spend limit.
     OverSpend {
         /// The limit.
         limit: NanoDollars,
-        /// What was spent, and held by open requests if these are what stands in the way.
+        /// What was spent.
         used: NanoDollars,
         /// When the next period begins (Unix ms); `None`: never.
         resets_ms: Option<i64>,
-        /// Its place in line, if only what open requests hold stands in the way; `None`: it holds none.
-        position: Option<u32>,
     },
-    /// A quota leaves too little.
+    /// What was used leaves too little of a quota.
     OverQuota {
         /// Which of those asked, counted from 0.
         index: usize,
-        /// What was used, and held by open requests if these are what stands in the way: requests, tokens or nano-dollars.
+        /// What was used: requests, tokens or nano-dollars.
         used: i64,
         /// When there is room again (Unix ms); `None`: never.
         resets_ms: Option<i64>,
-        /// Its place in line, as in [`Self::OverSpend`].
+    },
+    /// The spend limit and the quotas have room for it, but not beside what open requests hold and who waits before it.
+    OverHolds {
+        /// Its place in line, 1 is the head; `None`: it holds none.
         position: Option<u32>,
     },
     /// Over the requests per minute.
@@ -272,14 +273,13 @@ impl Admit {
                 limit: reply.money()?,
                 used: reply.money()?,
                 resets_ms: Some(reply.int()?).filter(|end| *end > 0),
-                position: position(&mut reply)?,
             },
             "over_quota" => Self::OverQuota {
                 index: reply.count()? as usize,
                 used: reply.int()?,
                 resets_ms: Some(reply.int()?).filter(|end| *end > 0),
-                position: position(&mut reply)?,
             },
+            "over_holds" => Self::OverHolds { position: position(&mut reply)? },
             "over_tokens" => Self::OverTokens {
                 wait: reply.wait()?,
                 soonest: reply.wait()?,

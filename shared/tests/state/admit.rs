@@ -192,7 +192,7 @@ async fn a_spend_limit_counts_within_its_period_and_resets_with_the_next() {
     let mut settlement = table.settlement("q1", 5);
     settlement.span = Some(may.clone());
     table.store().settle(&settlement).await.unwrap();
-    let over = Admit::OverSpend { limit: nanos(5), used: nanos(5), resets_ms: Some(START + 100_000), position: None };
+    let over = Admit::OverSpend { limit: nanos(5), used: nanos(5), resets_ms: Some(START + 100_000) };
     table.at(99_999).await;
     assert_eq!(table.store().admit(&ask("q2", may.clone())).await.unwrap(), over);
     table.at(100_000).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared::limit::{Amount, Cycle, Extent, Period, Quota};
 use shared::money::Tokens;
-use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, SpendSpan};
+use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place, SpendSpan};
 use shared::state::quotas::{QuotaTurn, Turn};
 use shared::state::records::{KeyRights, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settle, SettleLapsed, Settlement, Upstream};
@@ -79,8 +79,12 @@ fn admitted(answer: &Admit) -> bool {
     matches!(answer, Admit::Admitted { .. })
 }
 
-fn over(used: i64, resets_ms: Option<i64>, position: Option<u32>) -> Admit {
-    Admit::OverQuota { index: 0, used, resets_ms, position }
+fn over(used: i64, resets_ms: Option<i64>) -> Admit {
+    Admit::OverQuota { index: 0, used, resets_ms }
+}
+
+fn held(position: Option<u32>) -> Admit {
+    Admit::OverHolds { position }
 }
 
 #[tokio::test]
@@ -91,7 +95,7 @@ async fn of_thirty_requests_at_once_as_many_are_admitted_as_the_quota_has() {
         if n < 10 {
             assert!(admitted(&answer), "{answer:?}");
         } else {
-            assert_eq!(answer, over(10, None, None));
+            assert_eq!(answer, over(10, None));
         }
     }
     assert_eq!(play.text("GET", "quota:requests-total:total").await, "10");
@@ -120,10 +124,10 @@ async fn several_quotas_count_at_once_and_a_refusal_of_one_counts_in_none() {
     assert!(play.starts("q1", 6).await);
     let dump = play.table.dump().await;
     let refused = play.admit(AdmitAsk { estimate: estimate(0, 11), ..play.ask("q2") }).await;
-    assert_eq!(refused, Admit::OverQuota { index: 1, used: 0, resets_ms: None, position: None });
+    assert_eq!(refused, Admit::OverQuota { index: 1, used: 0, resets_ms: None });
     assert_eq!(play.table.dump().await, dump);
-    let held = play.admit(AdmitAsk { estimate: estimate(0, 5), ..play.ask("q2") }).await;
-    assert_eq!(held, Admit::OverQuota { index: 1, used: 6, resets_ms: None, position: None });
+    let refused = play.admit(AdmitAsk { estimate: estimate(0, 5), ..play.ask("q2") }).await;
+    assert_eq!(refused, held(None));
     assert_eq!(play.text("GET", "quota:requests-day:2033-05-18").await, "1");
 }
 
@@ -132,13 +136,13 @@ async fn what_open_requests_hold_of_a_quota_is_not_spent_twice_and_comes_back_wh
     let play = Play::of(tokens(100), forever()).await;
     assert!(play.starts("q1", 60).await);
     let stand = AdmitAsk { estimate: estimate(0, 60), place: STAND, ..play.ask("q2") };
-    assert_eq!(play.admit(stand.clone()).await, over(60, None, Some(1)), "it may wait for what is held");
+    assert_eq!(play.admit(stand.clone()).await, held(Some(1)), "it may wait for what is held");
     play.settle("q1", 40, play.turns()).await;
     assert!(admitted(&play.admit(stand).await), "40 are used, 60 are left");
     play.settle("q2", 59, play.turns()).await;
     assert_eq!(play.text("EXISTS", "held").await, "0");
     let last = AdmitAsk { estimate: estimate(0, 2), place: STAND, ..play.ask("q3") };
-    assert_eq!(play.admit(last).await, over(99, None, None), "nothing is held: waiting cannot help");
+    assert_eq!(play.admit(last).await, over(99, None), "nothing is held: waiting cannot help");
     assert!(play.starts("q3", 1).await);
 }
 
@@ -196,7 +200,7 @@ async fn in_no_window_are_more_requests_than_its_quota_and_it_says_when_there_is
     assert!(play.starts("q2", 0).await);
     // START is 20 s into a slice of 60 s: the first one's slice ends at 100 s.
     let resets = START - 20_000 + 61 * 60_000;
-    assert_eq!(play.admit(play.ask("q3")).await, over(2, Some(resets), None));
+    assert_eq!(play.admit(play.ask("q3")).await, over(2, Some(resets)));
     play.at(resets - START - 1).await;
     assert!(!play.starts("q3", 0).await);
     play.at(resets - START).await;
@@ -240,12 +244,12 @@ async fn a_free_model_asks_for_no_money_but_counts_in_all_other_quotas() {
     ];
     let play = Play::with(both).await;
     let paid = |name: &str| AdmitAsk { hold: Hold::AtMost(nanos(6)), ..play.ask(name) };
-    assert_eq!(play.admit(paid("q1")).await, over(0, None, None));
+    assert_eq!(play.admit(paid("q1")).await, over(0, None));
     for name in ["free1", "free2"] {
         assert!(admitted(&play.admit(AdmitAsk { hold: Hold::Free, ..play.ask(name) }).await));
     }
     let third = play.admit(AdmitAsk { hold: Hold::Free, ..play.ask("free3") }).await;
-    assert_eq!(third, Admit::OverQuota { index: 1, used: 2, resets_ms: None, position: None });
+    assert_eq!(third, Admit::OverQuota { index: 1, used: 2, resets_ms: None });
 }
 
 #[tokio::test]
@@ -292,18 +296,13 @@ async fn open_requests_never_spend_more_than_a_spend_limit_and_their_holds_come_
         let answer = table.stores[n % 3].admit(&ask(&format!("q{n}"), 44)).await.unwrap();
         assert_eq!(admitted(&answer), n < 2, "{answer:?}");
     }
-    let used = |used, position| Admit::OverSpend {
-        limit: nanos(100),
-        used: nanos(used),
-        resets_ms: Some(START + 100_000),
-        position,
-    };
-    assert_eq!(table.stores[2].admit(&ask("q2", 44)).await.unwrap(), used(88, Some(1)));
+    assert_eq!(table.stores[2].admit(&ask("q2", 44)).await.unwrap(), held(Some(1)));
     for name in ["q0", "q1"] {
         let settlement = Settlement { span: Some(may.clone()), ..table.settlement(name, 41) };
         table.store().settle(&settlement).await.unwrap();
     }
-    assert_eq!(table.stores[2].admit(&ask("q2", 44)).await.unwrap(), used(82, None), "82 are spent for good");
+    let used_up = Admit::OverSpend { limit: nanos(100), used: nanos(82), resets_ms: Some(START + 100_000) };
+    assert_eq!(table.stores[2].admit(&ask("q2", 44)).await.unwrap(), used_up, "82 are spent for good");
     assert!(
         admitted(&table.store().admit(&ask("q3", 18)).await.unwrap()),
         "what is left is there for whom it suffices"
@@ -312,4 +311,69 @@ async fn open_requests_never_spend_more_than_a_spend_limit_and_their_holds_come_
     table.store().settle(&settlement).await.unwrap();
     assert_eq!(table.text(&["GET", "hg:{a:acme}:key:ci:spend:2033-05"]).await, "100");
     assert_eq!(table.text(&["EXISTS", "hg:{a:acme}:key:ci:held"]).await, "0");
+}
+
+const WAITERS: &str = "hg:{a:acme}:key:ci:waiters";
+
+#[tokio::test]
+async fn who_waits_for_what_others_hold_is_overtaken_by_nobody_who_wants_of_the_same() {
+    let (table, may) = spending(100).await;
+    let ask = |name: &str, hold: Hold| AdmitAsk {
+        hold,
+        span: Some(may.clone()),
+        place: STAND,
+        ..table.admit_ask(name)
+    };
+    let asks = async |replica: usize, name: &str, most: i64| {
+        table.stores[replica].admit(&ask(name, Hold::AtMost(nanos(most)))).await.unwrap()
+    };
+    let settle = async |name: &str, cost: i64| {
+        let settlement = Settlement { span: Some(may.clone()), ..table.settlement(name, cost) };
+        table.store().settle(&settlement).await.unwrap();
+    };
+    assert!(admitted(&asks(0, "open", 30).await));
+    assert_eq!(asks(1, "large", 90).await, held(Some(1)), "alone it would fit");
+    assert_eq!(asks(2, "small", 1).await, held(Some(2)), "it would fit, but is not the head");
+    let pass = AdmitAsk { place: Place::Pass, ..ask("newcomer", Hold::AtMost(nanos(1))) };
+    assert_eq!(table.store().admit(&pass).await.unwrap(), held(None));
+    assert!(admitted(&table.store().admit(&ask("free", Hold::Free)).await.unwrap()), "it wants nothing of the limit");
+    settle("open", 5).await;
+    assert_eq!(asks(2, "small", 1).await, held(Some(2)));
+    assert!(admitted(&asks(1, "large", 90).await));
+    assert!(admitted(&asks(2, "small", 1).await));
+    assert_eq!(table.text(&["EXISTS", WAITERS]).await, "0", "who was admitted stands no more");
+}
+
+#[tokio::test]
+async fn a_line_for_a_quota_of_tokens_or_money_is_served_in_order_of_arrival_and_leaves_no_ghosts() {
+    for amount in [tokens(100), Amount::Cost(nanos(100))] {
+        let play = Play::of(amount, Extent::Sliding(secs(60))).await;
+        let asks = async |name: &str, most: u32| {
+            let (hold, estimate) = (Hold::AtMost(nanos(most.into())), estimate(0, most.into()));
+            play.admit(AdmitAsk { hold, estimate, place: STAND, ..play.ask(name) }).await
+        };
+        assert!(admitted(&asks("open", 30).await), "{amount:?}");
+        assert_eq!(asks("large", 90).await, held(Some(1)), "{amount:?}");
+        assert_eq!(asks("small", 1).await, held(Some(2)), "{amount:?}");
+        play.settle("open", 0, play.turns()).await;
+        assert_eq!(asks("small", 1).await, held(Some(2)), "{amount:?}");
+        assert!(admitted(&asks("large", 90).await), "{amount:?}");
+        assert!(admitted(&asks("small", 1).await), "{amount:?}");
+        assert_eq!(play.text("EXISTS", "waiters").await, "0", "{amount:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_waited_until_what_is_used_leaves_too_little_is_refused_for_good_and_its_place_is_gone() {
+    let play = Play::of(tokens(100), forever()).await;
+    assert!(play.starts("open", 60).await);
+    let asks = async |name: &str, wanted: u64| {
+        play.admit(AdmitAsk { estimate: estimate(0, wanted), place: STAND, ..play.ask(name) }).await
+    };
+    assert_eq!(asks("large", 60).await, held(Some(1)));
+    assert_eq!(asks("small", 40).await, held(Some(2)));
+    play.settle("open", 60, play.turns()).await;
+    assert_eq!(asks("large", 60).await, over(60, None));
+    assert!(admitted(&asks("small", 40).await), "it stands behind nobody any more");
+    assert_eq!(play.text("EXISTS", "waiters").await, "0");
 }

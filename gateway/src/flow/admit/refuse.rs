@@ -22,7 +22,8 @@ pub(super) fn refusal(answer: &Admit, quotas: &[Quota]) -> Refusal {
         },
         Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait: *wait },
         Admit::OverTokens { wait, .. } => Refusal::OverRate { limit: KeyLimit::Tokens, wait: *wait },
-        Admit::OverConcurrency { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
+        // Too many at once, for what is left of the spend limit or a quota.
+        Admit::OverConcurrency { .. } | Admit::OverHolds { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
         // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
         _ => Refusal::StateUnavailable,
     }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     fn told(amount: Amount, extent: Extent, used: i64, resets_ms: Option<i64>) -> String {
-        let answer = Admit::OverQuota { index: 1, used, resets_ms, position: None };
+        let answer = Admit::OverQuota { index: 1, used, resets_ms };
         let other = Quota { amount: Amount::Tokens(NonZeroU64::MIN), extent: Extent::Sliding(Duration::ZERO) };
         let refusal = refusal(&answer, &[other, Quota { amount, extent }]);
         let fault = refusal.fault();
@@ -89,6 +90,14 @@ mod tests {
             told(cost, Extent::Calendar(Period::utc(Cycle::Total)), 1_400_000_000, None),
             format!("{start}$1.40 of $1.50 cost in all. It does not start afresh.")
         );
+    }
+
+    #[test]
+    fn who_is_only_in_the_way_of_what_others_hold_may_come_again() {
+        let fault = refusal(&Admit::OverHolds { position: None }, &[]).fault();
+        assert_eq!((fault.status.as_u16(), fault.refusal), (429, Some("concurrency")));
+        assert_eq!(fault.message, "This API key has reached its rate or concurrency limit.");
+        assert!(fault.retry_after.is_some());
     }
 
     #[test]

@@ -102,13 +102,15 @@ impl Account {
         if let Err(short) = takes
             && !short.by_holds
         {
-            return (self.short(short, None), false);
+            self.line.leave(name);
+            return (self.short(short), false);
         }
         let (ahead, stands) = self.line.ahead(name, now);
         let wait = self.window.wait(self.rules.rpm as usize, now, ahead);
         let full = wait == 0 && self.live(now) + ahead >= self.rules.cap as usize;
         let (tpm_takes, tokens_wait, soonest) = self.tokens(wish, now);
-        let behind = self.rules.tpm.is_some() && ahead > 0;
+        // Every request takes of the quota of tokens.
+        let behind = ahead > 0;
         if wait > 0 || full || tokens_wait > 0 || behind || takes.is_err() {
             let position = self.refused(name, place, now, wait.max(soonest), ahead);
             let answer = if tokens_wait > wait {
@@ -117,10 +119,10 @@ impl Account {
                 Admit::OverConcurrency { limit: self.rules.cap, position }
             } else if wait > 0 {
                 Admit::OverRate { wait: ms(wait), limit: self.rules.rpm, position }
-            } else if behind {
+            } else if behind && self.rules.tpm.is_some() {
                 self.over_tokens(1, 0, position)
             } else {
-                self.short(takes.unwrap_err(), position)
+                Admit::OverHolds { position }
             };
             return (answer, false);
         }
@@ -158,13 +160,13 @@ impl Account {
         held.map_or(Ok(takes), Err)
     }
 
-    fn short(&self, short: Short, position: Option<u32>) -> Admit {
+    fn short(&self, short: Short) -> Admit {
         let resets_ms = Some(short.resets).filter(|resets| *resets > 0);
         if short.index == 3 {
             let (limit, used) = (nanos(self.rules.spend_limit), nanos(short.used));
-            return Admit::OverSpend { limit, used, resets_ms, position };
+            return Admit::OverSpend { limit, used, resets_ms };
         }
-        Admit::OverQuota { index: short.index, used: short.used, resets_ms, position }
+        Admit::OverQuota { index: short.index, used: short.used, resets_ms }
     }
 
     /// What the tokens per minute take, how long until they can, and how soon at the earliest.
