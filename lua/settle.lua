@@ -29,6 +29,9 @@
 -- ARGV[16] cost       nano-dollars
 -- ARGV[17] basis
 -- ARGV[18] outcome
+-- ARGV[19] cache_write_1h
+-- ARGV[20] input_audio
+-- ARGV[21] output_audio
 -- returns  {'settled', 1 if there is a balance, nanos, nanos charged} | {'already'} | {'alive'} | {'dropped'}
 -- holds    One ledger row and one charge a request id. A request Redis knows nothing of is settled too. Mode lapsed touches
 --          only a lease that lapsed; a request that never reported progress is dropped without charge or row. A counter
@@ -43,6 +46,7 @@ local function settle(KEYS, ARGV)
   local model, served_model, connection = ARGV[8], ARGV[9], ARGV[10]
   local input, cached_input, cache_write, output, reasoning = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
   local cost, basis, outcome = ARGV[16], ARGV[17], ARGV[18]
+  local cache_write_1h, input_audio, output_audio = ARGV[19], ARGV[20], ARGV[21]
   local call = redis.call
   local now = clock()
 
@@ -54,10 +58,11 @@ local function settle(KEYS, ARGV)
     if not ends then return {'already'} end
     if ends > now then return {'alive'} end
     local last = call('HMGET', open_request, 'renewed_at', 'model', 'served_model', 'connection', 'input', 'cached_input',
-      'cache_write', 'output', 'reasoning', 'cost')
+      'cache_write', 'output', 'reasoning', 'cost', 'cache_write_1h', 'input_audio', 'output_audio')
     dropped = not last[1]
     model, served_model, connection, input, cached_input = last[2] or '', last[3] or '', last[4] or '', last[5], last[6]
     cache_write, output, reasoning, cost, basis = last[7], last[8], last[9], last[10] or '0', 'estimated'
+    cache_write_1h, input_audio, output_audio = last[11], last[12], last[13]
     outcome = (tonumber(output) or 0) + (tonumber(reasoning) or 0) > 0 and 'upstream_broken' or 'failed'
   end
 
@@ -105,6 +110,11 @@ local function settle(KEYS, ARGV)
     'input', input, 'cached_input', cached_input, 'cache_write', cache_write, 'output', output, 'reasoning', reasoning,
     'cost', cost, 'basis', basis, 'outcome', outcome,
   }
+  -- Most requests have none of these.
+  local rare = {'cache_write_1h', cache_write_1h, 'input_audio', input_audio, 'output_audio', output_audio}
+  for i = 1, 6, 2 do
+    if tonumber(rare[i + 1] or 0) > 0 then row[#row + 1], row[#row + 2] = rare[i], rare[i + 1] end
+  end
   if waived > 0 then row[#row + 1], row[#row + 2] = 'waived', waived end
   call('XADD', ledger, 'MAXLEN', '~', rows, '*', unpack(row))
   call('DEL', open_request)

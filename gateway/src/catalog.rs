@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
 use http::header::AUTHORIZATION;
@@ -20,6 +21,10 @@ use crate::error::UpstreamError;
 use crate::flow::plan::Order;
 use crate::upstream::client::Client;
 use crate::upstream::google_token::{TokenError, TokenSource};
+
+pub mod prices;
+
+use prices::{Source, Vendor};
 
 /// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
 /// the credential.
@@ -53,6 +58,8 @@ pub struct Model {
     pub name: ModelName,
     /// What it costs.
     pub price: Option<Price>,
+    /// Who says so.
+    pub price_source: Source,
     /// Who serves it, in the order of the file.
     pub serving: Vec<Serving>,
 }
@@ -119,7 +126,8 @@ impl Catalog {
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         let mut models: HashMap<ModelName, Model> = HashMap::new();
         for (name, model) in &config.models {
-            models.insert(name.clone(), Model { name: name.clone(), price: model.price, serving: Vec::new() });
+            let (price, price_source) = price(config, name, model);
+            models.insert(name.clone(), Model { name: name.clone(), price, price_source, serving: Vec::new() });
         }
         for connection in config.connections.values() {
             let ready = Arc::new(Connection::new(config, connection)?);
@@ -163,6 +171,20 @@ impl Catalog {
     pub fn order(&self, group: &GroupId) -> Order {
         self.orders.get(group).copied().unwrap_or(Order::Spread)
     }
+}
+
+/// What a model costs today: by the file, else by the bundled list under the names that the platform's connections call it by.
+fn price(config: &Config, name: &ModelName, model: &config::Model) -> (Option<Price>, Source) {
+    let platform = config.connections.values().filter(|connection| connection.owner == Owner::Platform);
+    let mut upstream: Vec<&str> = platform.filter_map(|one| one.models.get(name)).map(|name| name.as_str()).collect();
+    upstream.sort_unstable();
+    upstream.dedup();
+    let provider = config.providers.get(&model.provider);
+    let vendor = provider.and_then(|provider| {
+        let url = provider.endpoints.first()?.url.as_str();
+        Some(Vendor { url, dialect: Dialect::of(provider.dialect) })
+    });
+    prices::price(model.price, vendor, (name, &upstream), SystemTime::now())
 }
 
 fn order(strategy: Strategy) -> Order {

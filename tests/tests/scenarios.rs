@@ -32,6 +32,8 @@ mod locks;
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/prices.rs"]
+mod prices;
 #[path = "scenarios/refusals.rs"]
 mod refusals;
 #[path = "scenarios/rpm.rs"]

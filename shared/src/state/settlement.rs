@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::admission::SpendSpan;
-use super::leases::token_args;
+use super::leases::{rare_token_args, token_args};
 use super::link::StateError;
 use super::reply::Reply;
 use super::script::Arg;
@@ -155,6 +155,7 @@ impl Store {
             Arg::Text(settlement.basis.as_str()),
             Arg::Text(settlement.outcome.as_str()),
         ]);
+        args.extend(rare_token_args(&settlement.tokens));
         let (tag, mut reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
             "settled" => {
@@ -243,7 +244,7 @@ impl Store {
         request: &'a RequestId,
         span: Option<&'a SpendSpan>,
     ) -> Vec<Arg<'a>> {
-        let mut args = Vec::with_capacity(18);
+        let mut args = Vec::with_capacity(21);
         args.extend([
             Arg::Text(mode),
             Arg::Text(request.as_str()),

@@ -59,6 +59,29 @@ async fn a_request_is_settled_once_with_one_row_and_every_figure_moves_by_its_co
 }
 
 #[tokio::test]
+async fn rare_token_classes_have_a_field_only_where_there_are_some_also_when_a_dead_replica_reported_them() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::Soft).await;
+    admit(&table, "q1", 50).await;
+    let mut ask = settlement(&table, "q1", 7);
+    ask.tokens = Tokens { cache_write_1h: 304, output_audio: 8, ..ask.tokens };
+    table.store().settle(&ask).await.unwrap();
+    admit(&table, "q2", 50).await;
+    let progress = Progress { tokens: Tokens { input_audio: 9, ..Tokens::default() }, ..Progress::default() };
+    let lease = KeyLease { key: table.key.clone(), request: request("q2"), progress };
+    table.store().renew_keys(&table.account, &[lease]).await.unwrap();
+    table.at(20_000).await;
+    for lapsed in table.store().lapsed(&table.account).await.unwrap() {
+        table.store().settle_lapsed(&lapsed).await.unwrap();
+    }
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    let rare = |row: &LedgerRow| {
+        ["cache_write_1h", "input_audio", "output_audio"].map(|name| row.fields.get(name).cloned().unwrap_or_default())
+    };
+    assert_eq!([rare(&rows[0]), rare(&rows[1])], [["", "9", ""], ["304", "", "8"]]);
+}
+
+#[tokio::test]
 async fn a_request_that_cost_nothing_has_its_row_and_moves_no_money() {
     let table = Table::new().await;
     limited(&table, 100, Overdraft::Soft).await;
