@@ -11,6 +11,7 @@
 -- KEYS[8]  waiters    zset    the line
 -- KEYS[9]  alive      zset    its places
 -- KEYS[10] ledger     stream
+-- KEYS[11] day        hash    sums of the day it was admitted on, KEY:MODEL:WHAT → amount
 -- ARGV[1]  mode       settle | lapsed (the rest of the figures is then taken from the last progress)
 -- ARGV[2]  request_id
 -- ARGV[3]  key_id
@@ -40,7 +41,7 @@
 -- caller   shared/src/state/settlement.rs
 local function settle(KEYS, ARGV)
   local account, record, balance_key, reserved, open_request = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-  local spend, leases, waiters, alive, ledger = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+  local spend, leases, waiters, alive, ledger, day = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
   local mode, request_id, key_id, label, end_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
   local wake_prefix, rows = ARGV[6], ARGV[7]
   local model, served_model, connection = ARGV[8], ARGV[9], ARGV[10]
@@ -117,6 +118,18 @@ local function settle(KEYS, ARGV)
   end
   if waived > 0 then row[#row + 1], row[#row + 2] = 'waived', waived end
   call('XADD', ledger, 'MAXLEN', '~', rows, '*', unpack(row))
+  -- The rows of the ledger go; the sums of the day stay, and are written in the same step.
+  local answered = served_model ~= '' and served_model or model
+  local function day_field(what) return key_id .. ':' .. answered .. ':' .. what end
+  local function total(counts)
+    local sum = 0
+    for _, count in ipairs(counts) do sum = sum + (tonumber(count) or 0) end
+    return string.format('%.0f', sum)
+  end
+  if call('HINCRBY', day, day_field('requests'), 1) == 1 then call('PEXPIRE', day, '3456000000') end
+  call('HINCRBY', day, day_field('input'), total({input, cached_input, cache_write, cache_write_1h, input_audio}))
+  call('HINCRBY', day, day_field('output'), total({output, reasoning, output_audio}))
+  if charged then call('HINCRBY', day, day_field('cost'), cost) end
   call('DEL', open_request)
   call('HSET', open_request, 'settled_at', now_text, 'cost', cost, 'outcome', outcome)
   call('PEXPIRE', open_request, '86400000')

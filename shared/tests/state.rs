@@ -12,6 +12,7 @@ mod state {
     mod model;
     mod record;
     mod renew;
+    mod roster;
     mod settle;
     mod slots;
     mod survey;

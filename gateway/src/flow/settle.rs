@@ -34,6 +34,8 @@ pub struct Facts {
     pub key: KeyId,
     /// The request.
     pub request: RequestId,
+    /// When it was admitted, by Redis' clock (Unix ms).
+    pub admitted_ms: i64,
     /// The model asked for, by its public name.
     pub model: ModelName,
     /// The spend period it was admitted in.
@@ -102,6 +104,7 @@ impl Open {
             account: self.facts.account.clone(),
             key: self.facts.key.clone(),
             request: self.facts.request.clone(),
+            admitted_ms: self.facts.admitted_ms,
             span: self.facts.span.clone(),
             tokens: bill.tokens,
             cost: bill.cost,

@@ -10,6 +10,7 @@ use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, ModelName, RequestId};
+use crate::limit::{Cycle, Period};
 use crate::money::{NanoDollars, Tokens};
 
 /// About so many rows of an account's ledger are kept.
@@ -24,6 +25,8 @@ pub struct Settlement {
     pub key: KeyId,
     /// The request: settled once.
     pub request: RequestId,
+    /// When it was admitted, by Redis' clock (Unix ms): it is summed up under that day.
+    pub admitted_ms: i64,
     /// The period it was admitted in ([`AdmitAsk::span`](super::admission::AdmitAsk)): that one is charged, whenever it settles.
     pub span: Option<SpendSpan>,
     /// Tokens by class.
@@ -89,6 +92,8 @@ pub struct LapsedRequest {
     pub key: KeyId,
     /// The request.
     pub request: RequestId,
+    /// When it was admitted, by Redis' clock (Unix ms).
+    pub admitted_ms: i64,
     /// The period it was admitted in.
     pub span: Option<SpendSpan>,
 }
@@ -142,7 +147,7 @@ impl Store {
     /// how much. A request Redis knows nothing of (any more) is settled too.
     pub async fn settle(&self, settlement: &Settlement) -> Result<Settle, StateError> {
         let Settlement { account, key, request, span, .. } = settlement;
-        let keys = self.settle_keys(account, key, request, span.as_ref());
+        let keys = self.settle_keys(account, key, request, (settlement.admitted_ms, span.as_ref()));
         let mut args = self.settle_args("settle", key, request, span.as_ref());
         args.extend([
             Arg::Text(settlement.model.as_str()),
@@ -171,8 +176,8 @@ impl Store {
     /// Settles a request whose lease lapsed at the last progress that was reported, marked `estimated`. Does nothing to one
     /// that was renewed or settled meanwhile.
     pub async fn settle_lapsed(&self, lapsed: &LapsedRequest) -> Result<SettleLapsed, StateError> {
-        let LapsedRequest { account, key, request, span } = lapsed;
-        let keys = self.settle_keys(account, key, request, span.as_ref());
+        let LapsedRequest { account, key, request, admitted_ms, span } = lapsed;
+        let keys = self.settle_keys(account, key, request, (*admitted_ms, span.as_ref()));
         let args = self.settle_args("lapsed", key, request, span.as_ref());
         let (tag, reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
@@ -195,10 +200,12 @@ impl Store {
         for (key, requests) in self.survey_lapsed(account, &keys).await? {
             let mut pipeline = redis::pipe();
             for request in &requests {
-                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&["spend_label", "spend_start", "spend_end"]);
+                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&OPEN_FIELDS);
             }
             for (request, fields) in requests.into_iter().zip(self.link.pipeline(&pipeline).await?) {
-                found.push(LapsedRequest { account: account.clone(), key: key.clone(), request, span: span(fields)? });
+                let (admitted_ms, span) = admitted(fields)?;
+                let (account, key) = (account.clone(), key.clone());
+                found.push(LapsedRequest { account, key, request, admitted_ms, span });
             }
         }
         Ok(found)
@@ -219,8 +226,8 @@ impl Store {
         account: &AccountId,
         key: &KeyId,
         request: &RequestId,
-        span: Option<&SpendSpan>,
-    ) -> [String; 10] {
+        (admitted_ms, span): (i64, Option<&SpendSpan>),
+    ) -> [String; 11] {
         let account = self.keys.of_account(account);
         let key = account.of_key(key);
         [
@@ -234,6 +241,7 @@ impl Store {
             key.waiters(),
             key.alive(),
             account.ledger(),
+            account.day(&Period::utc(Cycle::Day).span_at(admitted_ms).label),
         ]
     }
 
@@ -258,18 +266,19 @@ impl Store {
     }
 }
 
-/// The period an open request was admitted in.
-fn span(fields: redis::Value) -> Result<Option<SpendSpan>, StateError> {
+/// The fields of an open request that say when it was admitted.
+const OPEN_FIELDS: [&str; 4] = ["admitted_at", "spend_label", "spend_start", "spend_end"];
+
+/// When an open request was admitted, and in which period. One that is gone meanwhile was settled, and will not be again.
+fn admitted(fields: redis::Value) -> Result<(i64, Option<SpendSpan>), StateError> {
     let error = || StateError::Reply("an open request whose period is unreadable".into());
     let fields: Vec<Option<String>> = redis::from_redis_value(fields).map_err(|_| error())?;
-    let [label, start, end] = <[Option<String>; 3]>::try_from(fields).map_err(|_| error())?;
+    let [at, label, start, end] = <[Option<String>; 4]>::try_from(fields).map_err(|_| error())?;
+    let at = at.and_then(|at| at.parse().ok()).unwrap_or(0);
     let Some(label) = label.filter(|label| !label.is_empty()) else {
-        return Ok(None);
+        return Ok((at, None));
     };
     let number = |text: Option<String>| text.unwrap_or_default().parse::<i64>().map_err(|_| error());
-    Ok(Some(SpendSpan {
-        label: Arc::from(label),
-        start_ms: number(start)?,
-        end_ms: Some(number(end)?).filter(|end| *end > 0),
-    }))
+    let (start_ms, end_ms) = (number(start)?, Some(number(end)?).filter(|end| *end > 0));
+    Ok((at, Some(SpendSpan { label: Arc::from(label), start_ms, end_ms })))
 }

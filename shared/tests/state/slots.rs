@@ -42,6 +42,7 @@ async fn every_call_on_an_account_stays_within_its_slot() {
         account: table.account.clone(),
         key: table.key.clone(),
         request: request("q1"),
+        admitted_ms: START,
         span: Some(span.clone()),
     };
     assert_eq!(store.settle_lapsed(&lapsed).await.unwrap(), SettleLapsed::Alive);

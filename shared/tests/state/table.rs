@@ -169,6 +169,7 @@ impl Table {
             account: self.account.clone(),
             key: self.key.clone(),
             request: request(name),
+            admitted_ms: START,
             span: None,
             tokens: Tokens { input: 10, output: 5, ..Tokens::default() },
             cost: nanos(cost),
