@@ -176,7 +176,8 @@ impl Catalog {
 /// What a model costs today: by the file, else by the bundled list under the names that the platform's connections call it by.
 fn price(config: &Config, name: &ModelName, model: &config::Model) -> (Option<Price>, Source) {
     let platform = config.connections.values().filter(|connection| connection.owner == Owner::Platform);
-    let mut upstream: Vec<&str> = platform.filter_map(|one| one.models.get(name)).map(|name| name.as_str()).collect();
+    let mut upstream: Vec<&str> =
+        platform.filter_map(|one| one.models.get(name)).map(config::UpstreamModel::as_str).collect();
     upstream.sort_unstable();
     upstream.dedup();
     let provider = config.providers.get(&model.provider);

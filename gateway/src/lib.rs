@@ -14,6 +14,7 @@ pub mod error;
 pub mod flow;
 pub mod ingress;
 pub mod lease_keeper;
+pub mod manage;
 pub mod metrics;
 pub mod ops;
 pub mod router;

@@ -137,7 +137,7 @@ async fn connect(config: &Config) -> Result<(Link, Option<ManagedRedis>), StartE
 }
 
 /// A URL as it may be shown.
-fn without_credentials(url: &str) -> String {
+pub(crate) fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "redis.url".to_owned() };
     let place = rest.split_once('?').map_or(rest, |(place, _)| place);
     let host = place.rsplit_once('@').map_or(place, |(_, host)| host);

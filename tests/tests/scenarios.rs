@@ -26,6 +26,8 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
+#[path = "scenarios/keys.rs"]
+mod keys;
 #[path = "scenarios/locks.rs"]
 mod locks;
 #[path = "scenarios/money.rs"]

@@ -76,7 +76,7 @@ async fn the_sums_of_a_day_stay_exact_when_rows_are_gone_and_a_late_request_coun
         }
     }
     // A replica died; its request is settled days later.
-    table.admit("late").await;
+    admit(&table, "late", 50).await;
     let progress =
         Progress { cost: nanos(11), tokens: Tokens { input: 9, ..Tokens::default() }, ..Progress::default() };
     let lease = KeyLease { key: table.key.clone(), request: request("late"), progress };

@@ -1,5 +1,6 @@
 //! Prices and usage: whatever the upstream reports, and whoever it is, the same tokens cost the same.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use cluster::fake::{Rule, TokenCounts, UsageMode};
@@ -70,9 +71,10 @@ async fn equal_usage_costs_the_same_to_the_nano_dollar_whatever_the_upstream_who
     let upstreams = upstreams.into_iter().chain([("g", "dialect: gemini, base_url: \"{FAKE}\"")]);
     let (mut providers, mut models, mut connections) = (String::new(), String::new(), String::new());
     for (name, provider) in upstreams {
-        providers += &format!("  {name}: {{{provider}}}\n");
-        models += &format!("  {name}1: {{provider: {name}, price: {{input: 1, cached_input: 0.10, output: 10}}}}\n");
-        connections += &format!("  - {{id: {name}, provider: {name}, api_key: k}}\n");
+        let _ = writeln!(providers, "  {name}: {{{provider}}}");
+        let _ =
+            writeln!(models, "  {name}1: {{provider: {name}, price: {{input: 1, cached_input: 0.10, output: 10}}}}");
+        let _ = writeln!(connections, "  - {{id: {name}, provider: {name}, api_key: k}}");
     }
     let yaml = format!(
         "listen: 127.0.0.1:0\nadmin_listen: 127.0.0.1:0\nredis: {{url: \"{{REDIS}}\", timeout: 1s}}\n\
