@@ -38,6 +38,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let facts = Facts {
         account: account.clone(),
         key: "ci".parse().unwrap(),
+        admitted_ms: 0,
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
         span: None,
