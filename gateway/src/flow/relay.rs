@@ -234,6 +234,10 @@ impl Relay {
         self.kept.extend(first.kept);
         if let Some((open, _)) = &self.held {
             open.deliver(first.chars);
+            // Reported before, lest the caller leave at once; now for what was delivered, too.
+            if let Some(tokens) = first.usage {
+                open.tally().report(tokens);
+            }
         }
         if first.done {
             self.complete();
