@@ -4,7 +4,7 @@ use shared::money::Tokens;
 use super::*;
 
 /// Noon of 2026-11-30.
-const AT: Duration = Duration::from_secs(1_796_040_000);
+const AT: Duration = Duration::from_hours(498_900);
 
 const OPENAI: Vendor<'_> = Vendor { url: "https://api.openai.com/v1", dialect: Dialect::OpenAi };
 const ANTHROPIC: Vendor<'_> = Vendor { url: "https://api.anthropic.com", dialect: Dialect::Anthropic };
