@@ -1,61 +1,82 @@
 -- acquire: which of these candidates, in this order of preference, has a slot now?
 --
--- uses       clock, window, line, closures
--- KEYS[k+1]  lock         hash  of the whole connection (k = 0, 7, 14 … : seven keys a candidate)
+-- uses       clock, window, line, turns, closures, pins
+-- KEYS[k+1]  lock         hash  of the whole connection (k = 0, 8, 16 … : eight keys a candidate)
 -- KEYS[k+2]  bucket_lock  hash  of the candidate's bucket
 -- KEYS[k+3]  cooldown     hash  of the candidate's model
 -- KEYS[k+4]  leases       zset  lease by expiry ms
 -- KEYS[k+5]  rpm          list  ms of the last attempts
 -- KEYS[k+6]  waiters      zset  the line
 -- KEYS[k+7]  alive        zset  its places
+-- KEYS[k+8]  turns        hash  its turns
+-- KEYS[e+i]  endpoint     hash  cooldown of an endpoint (after all candidates: each one's endpoints in their order)
+-- KEYS[#KEYS]  pin        string  after the candidates': the conversation's preferred connection; only if it has one
 -- ARGV[1]    lease        request:attempt
--- ARGV[2]    member       REPLICA|REQUEST, in lines
+-- ARGV[2]    member       REPLICA|REQUEST|FLOW, in lines
 -- ARGV[3]    max_lock     ms after which a closure lets probes through
 -- ARGV[4]    max_wait     ms the caller may stand in line; -1: not at all
 -- ARGV[5]    wake_prefix
--- ARGV[a+1]  max_concurrent   -1: no limit (a = 5, 8, 11 … : three arguments a candidate)
+-- ARGV[a+1]  max_concurrent   -1: no limit (a = 5, 9, 13 … : four arguments a candidate)
 -- ARGV[a+2]  rpm              -1: no limit
 -- ARGV[a+3]  credential_mark
--- returns    {'acquired', index, begun_ms, expires_ms, probe} | {'full', wait_ms or -1, position, state, wait_ms …}
---            | {'closed', wait_ms, state, wait_ms …}; state: a lock's cause, cooling, probing_limits, probing_failures, full or
---            over_rate
+-- ARGV[a+4]  endpoints        how many of its endpoints have a cooldown
+-- ARGV[#ARGV-1]  names    of the candidates that may be preferred, as `pins` wants them; empty: no pin is named
+-- ARGV[#ARGV]  pin_wait   ms the caller still waits for the preferred one alone
+-- returns    {'acquired', index, begun_ms, expires_ms, probe, endpoint} | {'pinned', position}: the preferred one is only full
+--            | {'full', wait_ms or -1, position, state, wait_ms …} | {'closed', wait_ms, state, wait_ms …}
+--            state: a lock's cause, cooling, endpoints (all of them cool), probing_limits, probing_failures, full or
+--            over_rate; endpoint: the first that is open or due for a probe, from 0
 -- holds      A refusal writes nothing but the caller's own places in line and the removal of lapsed leases. The same lease
---            again: same answer, no second slot. Nobody overtakes a live caller in line. One probe at a time.
+--            again: same answer, no second slot. Nobody overtakes a live caller in line but by its turn. One probe at a time.
 -- caller     shared/src/state/capacity.rs
 local function acquire(KEYS, ARGV)
   local lease, member, wake_prefix = ARGV[1], ARGV[2], ARGV[5]
   local max_lock, max_wait = tonumber(ARGV[3]), tonumber(ARGV[4])
   local call = redis.call
   local now, us = clock()
-  local count = #KEYS / 7
+  local count = (#ARGV - 7) / 4
+  local pinned, pin_wait = nil, tonumber(ARGV[#ARGV])
+  if ARGV[#ARGV - 1] ~= '' then pinned = pin_place(KEYS[#KEYS], ARGV[#ARGV - 1]) end
 
-  local rare = {}
+  local rare, ends, e = {}, {}, count * 8
   for index = 0, count - 1 do
-    local k = index * 7
+    local k, endpoints = index * 8, tonumber(ARGV[9 + index * 4])
     local expires = tonumber(call('ZSCORE', KEYS[k + 4], lease))
     if expires then
-      local probe = 0
+      local endpoint, probe = endpoint_held(KEYS, e, endpoints, now, max_lock, lease)
       for i = 1, 3 do
         if call('HGET', KEYS[k + i], 'probe_id') == lease then probe = 1 end
       end
-      return {'acquired', index, expires - 15000, expires, probe}
+      return {'acquired', index, expires - 15000, expires, probe, endpoint}
     end
-    local r = index * 4
+    local r = #rare
     rare[r + 1], rare[r + 2], rare[r + 3], rare[r + 4] = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 6]
+    for i = 1, endpoints do rare[r + 4 + i] = KEYS[e + i] end
+    ends[index], e = e, e + endpoints
   end
   -- One look for all: most of the time nothing is closed and nobody waits.
   local quiet = call('EXISTS', unpack(rare)) == 0
 
-  local states, aheads, standing, full, soonest = {}, {}, {}, false, -1
-  for index = 0, count - 1 do
-    local k, a = index * 7, 5 + index * 3
+  local states, aheads, scores, standing, full, soonest = {}, {}, {}, {}, false, -1
+  local function line_of(k) return {waiters = KEYS[k + 6], alive = KEYS[k + 7], turns = KEYS[k + 8]} end
+  for turn = 0, count - 1 do
+    -- The preferred one first, the others in their order.
+    local index = turn
+    if pinned and turn <= pinned then index = turn == 0 and pinned or turn - 1 end
+    local k, a, e = index * 8, 5 + index * 4, ends[index]
     local lock, bucket_lock, cooldown, leases, rpm_log = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]
     local max_concurrent, rpm, mark = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3]
-    local word, wait, due, newest = nil, 0, false, nil
-    if not quiet then word, wait, due = rung_state(lock, bucket_lock, cooldown, now, max_lock, mark) end
+    local word, wait, due, newest, endpoint, endpoints = nil, 0, false, nil, 0, tonumber(ARGV[a + 4])
+    if not quiet then
+      word, wait, due = rung_state(lock, bucket_lock, cooldown, now, max_lock, mark)
+      if not word and endpoints > 0 then
+        endpoint, wait = endpoint_first(KEYS, e, endpoints, now, max_lock)
+        if not endpoint then word = 'endpoints' end
+      end
+    end
     if not word then
-      local ahead, stands, held = 0, false, 0
-      if not quiet then ahead, stands = line_ahead(KEYS[k + 6], KEYS[k + 7], member, now) end
+      local ahead, score, stands, held = 0, nil, false, 0
+      if not quiet then ahead, score, stands = turn_ahead(line_of(k), member, now) end
       if max_concurrent >= 0 then held = call('ZCARD', leases) end
       if max_concurrent < 0 or held + ahead >= max_concurrent then
         held = held - call('ZREMRANGEBYSCORE', leases, '-inf', now)
@@ -78,21 +99,29 @@ local function acquire(KEYS, ARGV)
             end
           end
         end
+        if score then turn_served(line_of(k), member, score) end
+        if not quiet and endpoints > 0 and closure_state(KEYS[e + endpoint + 1], now, max_lock) == 'due' then
+          call('HSET', KEYS[e + endpoint + 1], 'probe', expires, 'probe_id', lease)
+          due = true
+        end
         if not quiet then
           for other = 0, count - 1 do
-            local o = other * 7
-            if line_leave(KEYS[o + 6], KEYS[o + 7], member) == 1 then
+            local o = other * 8
+            if turn_leave(line_of(o), member) then
               -- Whoever is first in line now may find a slot that nobody told it of.
-              local slots = tonumber(ARGV[6 + other * 3])
-              if slots < 0 or call('ZCARD', KEYS[o + 4]) < slots then
-                line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix)
-              end
+              local slots = tonumber(ARGV[6 + other * 4])
+              local free = slots < 0 and 1 or slots - call('ZCARD', KEYS[o + 4])
+              if free > 0 then line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix, free) end
             end
           end
         end
-        return {'acquired', index, now, expires, due and 1 or 0}
+        return {'acquired', index, now, expires, due and 1 or 0, endpoint}
       end
-      full, aheads[index], standing[index] = true, ahead, stands
+      if index == pinned and pin_wait > 0 and wait < pin_wait then
+        turn_stand(line_of(k), member, now, score, stands)
+        return {'pinned', ahead + 1}
+      end
+      full, aheads[index], scores[index], standing[index] = true, ahead, score, stands
     end
     states[index * 2 + 1], states[index * 2 + 2] = word, wait
     if word ~= 'full' and (soonest < 0 or wait < soonest) then soonest = wait end
@@ -105,12 +134,12 @@ local function acquire(KEYS, ARGV)
   end
   local position = 0
   for index = 0, count - 1 do
-    local k, ahead = index * 7, aheads[index]
+    local k, ahead = index * 8, aheads[index]
     if ahead and max_wait > 0 and states[index * 2 + 2] <= max_wait then
-      line_stand(KEYS[k + 6], KEYS[k + 7], member, now, us, standing[index])
+      turn_stand(line_of(k), member, now, scores[index], standing[index])
       if position == 0 or ahead + 1 < position then position = ahead + 1 end
     elseif ahead and standing[index] then
-      line_leave(KEYS[k + 6], KEYS[k + 7], member)
+      turn_leave(line_of(k), member)
     end
   end
   local reply = {'full', soonest, position}

@@ -11,7 +11,7 @@
 -- ARGV[f+1] value   and a new rev
 -- returns  {'amended'} | {'no_account'} | {'exists'} | {'missing'} | {'from_file'} | {'revoked'} | {'changed'}
 -- holds    A key of the file is never touched, nor one that was revoked. Limits that are not given are gone; secret, source,
---          created_at and spend_mark stay. admit reads this very record, so what is written here counts at once everywhere.
+--          created_at and the marks stay. admit reads this very record, so what is written here counts at once everywhere.
 -- caller   shared/src/state/roster.rs
 local function amend(KEYS, ARGV)
   local account, keys, record = KEYS[1], KEYS[2], KEYS[3]
@@ -34,7 +34,8 @@ local function amend(KEYS, ARGV)
       return {'amended'}
     end
     if before[3] ~= rev then return {'changed'} end
-    call('HDEL', record, 'rpm', 'tpm', 'max_concurrent', 'spend_limit', 'spend_period', 'spend_zone', 'models', 'byok')
+    call('HDEL', record, 'rpm', 'tpm', 'max_concurrent', 'spend_limit', 'spend_period', 'spend_zone', 'quotas',
+      'models', 'byok')
   end
   for f = 4, #ARGV, 2 do call('HSET', record, ARGV[f], ARGV[f + 1]) end
   return {'amended'}

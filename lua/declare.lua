@@ -14,7 +14,7 @@
 -- ARGV[f]    field       each with its value
 -- ARGV[f+1]  value
 -- returns    {'declared', secret that lost its meaning …}
--- holds      All at once. The same again changes nothing. What requests wrote (spend_mark) stays; balances are not touched. A
+-- holds      All at once. The same again changes nothing. What requests wrote (the marks) stays; balances are not touched. A
 --            gone key is disabled if it came from the file; one made at run time gets a new rev if its account changed, for what
 --            replicas remember of it holds the account's terms, too.
 -- caller     shared/src/state/records.rs
@@ -35,7 +35,8 @@ local function declare(KEYS, ARGV)
     local record, key_id, standing, count = KEYS[i + 3], ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2])
     local before = call('HMGET', record, 'secret', 'source', 'status', 'rev')
     if standing == 'declared' then
-      call('HDEL', record, 'rpm', 'tpm', 'max_concurrent', 'spend_limit', 'spend_period', 'spend_zone', 'models', 'byok')
+      call('HDEL', record, 'rpm', 'tpm', 'max_concurrent', 'spend_limit', 'spend_period', 'spend_zone', 'quotas',
+        'models', 'byok')
       for f = a + 3, a + 2 + count * 2, 2 do call('HSET', record, ARGV[f], ARGV[f + 1]) end
       call('SADD', keys, key_id)
       if before[1] and before[1] ~= call('HGET', record, 'secret') then reply[#reply + 1] = before[1] end

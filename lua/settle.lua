@@ -1,6 +1,6 @@
 -- settle: what did this request finally cost? Once per request id, whatever happened.
 --
--- uses     clock, line
+-- uses     clock, line, ring, quotas
 -- KEYS[1]  account    hash    money, overdraft
 -- KEYS[2]  record     hash    the client key: spend_mark
 -- KEYS[3]  balance    string  nano-dollars
@@ -12,6 +12,9 @@
 -- KEYS[9]  alive      zset    its places
 -- KEYS[10] ledger     stream
 -- KEYS[11] day        hash    sums of the day it was admitted on, KEY:MODEL:WHAT → amount
+-- KEYS[12] tpm        hash    a ring of one-second slices: thousandths of tokens that settled requests used
+-- KEYS[13] held       hash    a counter's key (tpm, spend, quota) → what open requests hold of it
+-- KEYS[n+13] quota    string  one key a quota it was admitted under; of a sliding window a ring
 -- ARGV[1]  mode       settle | lapsed (the rest of the figures is then taken from the last progress)
 -- ARGV[2]  request_id
 -- ARGV[3]  key_id
@@ -33,11 +36,18 @@
 -- ARGV[19] cache_write_1h
 -- ARGV[20] input_audio
 -- ARGV[21] output_audio
+-- ARGV[22] upstream   reached | spared: a request that reached no upstream counts in no quota of requests
+-- ARGV[23] weighed    thousandths of tokens, for the limit of tokens per minute
+-- ARGV[24] weighed_output  what of them was answered
+-- ARGV[a]   kind      four arguments a quota (a = 25, 29 …): requests | tokens | cost
+-- ARGV[a+1] mark      its field in the record
+-- ARGV[a+2] label     of its period; '': a sliding window
+-- ARGV[a+3] ends      ms of that period, 0: never; of a window the length of a slice in ms
 -- returns  {'settled', 1 if there is a balance, nanos, nanos charged} | {'already'} | {'alive'} | {'dropped'}
 -- holds    One ledger row and one charge a request id. A request Redis knows nothing of is settled too. Mode lapsed touches
 --          only a lease that lapsed; a request that never reported progress is dropped without charge or row. A counter
 --          that was lost is not conjured up again. With overdraft none, what is charged is at most the balance less the holds
---          of the others; the rest is waived, and the row says so.
+--          of the others; the rest is waived, and the row says so. What it held of limits is free again, whatever it used.
 -- caller   shared/src/state/settlement.rs
 local function settle(KEYS, ARGV)
   local account, record, balance_key, reserved, open_request = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -46,12 +56,13 @@ local function settle(KEYS, ARGV)
   local wake_prefix, rows = ARGV[6], ARGV[7]
   local model, served_model, connection = ARGV[8], ARGV[9], ARGV[10]
   local input, cached_input, cache_write, output, reasoning = ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
-  local cost, basis, outcome = ARGV[16], ARGV[17], ARGV[18]
+  local cost, basis, outcome, spared, weighed = ARGV[16], ARGV[17], ARGV[18], ARGV[22] == 'spared', tonumber(ARGV[23])
   local cache_write_1h, input_audio, output_audio = ARGV[19], ARGV[20], ARGV[21]
+  local tpm_ring, held_by_all = KEYS[12], KEYS[13]
   local call = redis.call
   local now = clock()
 
-  local open = call('HMGET', open_request, 'settled_at', 'money', 'overdraft')
+  local open = call('HMGET', open_request, 'settled_at', 'money', 'overdraft', 'admitted_at', spend, tpm_ring, unpack(KEYS, 14))
   if open[1] then return {'already'} end
   local dropped = false
   if mode == 'lapsed' then
@@ -59,8 +70,9 @@ local function settle(KEYS, ARGV)
     if not ends then return {'already'} end
     if ends > now then return {'alive'} end
     local last = call('HMGET', open_request, 'renewed_at', 'model', 'served_model', 'connection', 'input', 'cached_input',
-      'cache_write', 'output', 'reasoning', 'cost', 'cache_write_1h', 'input_audio', 'output_audio')
+      'cache_write', 'output', 'reasoning', 'cost', 'cache_write_1h', 'input_audio', 'output_audio', 'weighed')
     dropped = not last[1]
+    spared, weighed = dropped, tonumber(last[14]) or 0
     model, served_model, connection, input, cached_input = last[2] or '', last[3] or '', last[4] or '', last[5], last[6]
     cache_write, output, reasoning, cost, basis = last[7], last[8], last[9], last[10] or '0', 'estimated'
     cache_write_1h, input_audio, output_audio = last[11], last[12], last[13]
@@ -79,6 +91,19 @@ local function settle(KEYS, ARGV)
       held, reserves = call('HINCRBY', reserved, 'total', -hold), true
     end
   end
+  if open[5] then hold_free(held_by_all, spend, open[5]) end
+  if open[6] then hold_free(held_by_all, tpm_ring, open[6]) end
+  local quotas = {}
+  for n = 1, #KEYS - 13 do
+    local a = 21 + n * 4
+    local quota = {key = KEYS[n + 13], kind = ARGV[a], mark = ARGV[a + 1], label = ARGV[a + 2], ends = tonumber(ARGV[a + 3])}
+    if quota.kind ~= 'requests' then
+      hold_free(held_by_all, quota.key, open[n + 6])
+    elseif spared and open[n + 6] then
+      quota_uncount(quota, tonumber(open[4]), now)
+    end
+    quotas[n] = quota
+  end
   if dropped then
     call('DEL', open_request)
     line_wake(waiters, alive, now, wake_prefix)
@@ -94,15 +119,24 @@ local function settle(KEYS, ARGV)
   end
   local charged = tonumber(cost) > 0
   if balance and charged then balance = call('DECRBY', balance_key, cost) end
-  if charged and label ~= '' and call('INCRBY', spend, cost) == tonumber(cost) then
-    -- The first charge of a period, or the counter was lost.
-    local key = call('HMGET', record, 'status', 'spend_mark')
-    if key[2] == label then
-      call('DEL', spend)
-    else
-      if end_ms > 0 then call('PEXPIRE', spend, math.max(end_ms - now, 0) + 86400000) end
-      if key[1] and (end_ms == 0 or now < end_ms) then call('HSET', record, 'spend_mark', label) end
-    end
+  if charged and label ~= '' then
+    quota_spend({key = spend, mark = 'spend_mark', label = label, ends = end_ms}, record, cost, now)
+  end
+  local function total(counts)
+    local sum = 0
+    for i = 1, #counts do sum = sum + (tonumber(counts[i]) or 0) end
+    return sum
+  end
+  local all_input = total({input, cached_input, cache_write, cache_write_1h, input_audio})
+  local all_output = total({output, reasoning, output_audio})
+  for i = 1, #quotas do
+    local used = quotas[i].kind == 'cost' and tonumber(cost) or quotas[i].kind == 'tokens' and all_input + all_output or 0
+    if used > 0 then quota_spend(quotas[i], record, string.format('%.0f', used), now) end
+  end
+  if open[6] and weighed > 0 then
+    local ring, answered = ring_read(tpm_ring, 1000, now), tonumber(ARGV[24])
+    local usual = answered > 0 and (ring.usual and math.floor((ring.usual * 3 + answered) / 4) or answered) or ring.usual
+    ring_add(ring, weighed, 'usual', usual and string.format('%.0f', usual) or '')
   end
   -- Redis prints a number as a float, which costs more than the command: the text is printed once.
   local now_text = string.format('%.0f', now)
@@ -120,16 +154,12 @@ local function settle(KEYS, ARGV)
   call('XADD', ledger, 'MAXLEN', '~', rows, '*', unpack(row))
   -- The rows of the ledger go; the sums of the day stay, and are written in the same step.
   local answered = served_model ~= '' and served_model or model
-  local function day_field(what) return key_id .. ':' .. answered .. ':' .. what end
-  local function total(counts)
-    local sum = 0
-    for _, count in ipairs(counts) do sum = sum + (tonumber(count) or 0) end
-    return string.format('%.0f', sum)
-  end
-  if call('HINCRBY', day, day_field('requests'), 1) == 1 then call('PEXPIRE', day, '3456000000') end
-  call('HINCRBY', day, day_field('input'), total({input, cached_input, cache_write, cache_write_1h, input_audio}))
-  call('HINCRBY', day, day_field('output'), total({output, reasoning, output_audio}))
-  if charged then call('HINCRBY', day, day_field('cost'), cost) end
+  local of = key_id .. ':' .. answered
+  local fields = {of .. ':requests', of .. ':input', of .. ':output', of .. ':cost'}
+  local sums, added, sum = call('HMGET', day, unpack(fields)), {1, all_input, all_output, tonumber(cost)}, {}
+  for i = 1, 4 do sum[i] = string.format('%.0f', (tonumber(sums[i]) or 0) + added[i]) end
+  call('HSET', day, fields[1], sum[1], fields[2], sum[2], fields[3], sum[3], fields[4], sum[4])
+  if not sums[1] then call('PEXPIRE', day, '3456000000') end
   call('DEL', open_request)
   call('HSET', open_request, 'settled_at', now_text, 'cost', cost, 'outcome', outcome)
   call('PEXPIRE', open_request, '86400000')

@@ -2,36 +2,30 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use http::header::AUTHORIZATION;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
-use secrecy::{ExposeSecret as _, SecretString};
-use shared::config::{self, Config, Credential, LimitScope, Limits, Strategy, Timeouts};
-use shared::failure::{self, ErrorPolicy, OwnRule};
-use shared::ids::{BucketName, ConnectionId, GroupId, ModelName, SecretHash};
+use secrecy::ExposeSecret as _;
+use shared::config::{self, Config, Fairness, LimitScope, Limits, Strategy, Timeouts};
+use shared::ids::{BucketName, EndpointId, GroupId, ModelName, PoolId, ProviderId};
 use shared::money::Price;
 
+pub use connection::{Connection, Proof};
 pub use shared::config::Owner;
 
 use crate::dialect::Dialect;
-use crate::error::UpstreamError;
 use crate::flow::plan::Order;
-use crate::upstream::client::Client;
-use crate::upstream::google_token::{TokenError, TokenSource};
 
+mod connection;
+mod pools;
 pub mod prices;
 
 use prices::{Source, Vendor};
 
-/// How many digits of a credential's hash stand for it in Redis: enough to tell a new one from the old one, far too few to tell
-/// the credential.
-const MARK_DIGITS: usize = 8;
-
-/// Shorter secrets would take words out of texts that have nothing to do with them.
-const SECRET_MIN: usize = 4;
+/// For groups that the file does not name, as the default of those that it does.
+const PIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bucket of a connection whose models all share one quota.
 const ACCOUNT_BUCKET: &str = "account";
@@ -48,7 +42,7 @@ pub struct Catalog {
     /// Images behind a URL.
     pub images: config::Images,
     models: HashMap<ModelName, Arc<Model>>,
-    orders: HashMap<GroupId, Order>,
+    groups: HashMap<GroupId, config::Group>,
 }
 
 /// A model that callers may name.
@@ -60,82 +54,89 @@ pub struct Model {
     pub price: Option<Price>,
     /// Who says so.
     pub price_source: Source,
-    /// Who serves it, in the order of the file.
+    /// The most tokens it takes in, if the file says so.
+    pub context: Option<u64>,
+    /// Where a request goes that is too long for it.
+    pub larger: Option<ModelName>,
+    /// The other models of its tier at other providers, in the order of the tier.
+    pub peers: Vec<ModelName>,
+    /// Who serves it, in the order of the file; once for each pool of the connection's provider.
     pub serving: Vec<Serving>,
 }
 
-/// A model on one connection.
+/// A model on one connection, in one pool.
 #[derive(Debug, Clone)]
 pub struct Serving {
     /// The connection.
     pub connection: Arc<Connection>,
     /// What the model is called there.
     pub upstream_model: Arc<str>,
-    /// The bucket its rate limits count in.
+    /// The bucket its rate limits count in; in a pool `pool/name`.
     pub bucket: BucketName,
+    /// What its cooldowns are kept under: the model's name; in a pool `pool/name`.
+    pub trust: ModelName,
+    /// The pool, where its provider has any.
+    pub pool: Option<Arc<Pool>>,
+    /// Which turn the pool has on the model's ladder; `None`: only callers who name the pool get it.
+    pub turn: Option<usize>,
+    /// The base URLs in the order they are tried; never empty.
+    pub endpoints: Arc<[Endpoint]>,
 }
 
-/// One credential at one provider, ready to call.
+/// A separate quota behind the same credential.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Pool {
     /// Its name.
-    pub id: ConnectionId,
-    /// Its provider's name.
-    pub provider: Arc<str>,
-    /// Whose it is.
-    pub owner: Owner,
-    /// Its channel group.
-    pub group: GroupId,
-    /// Lower first.
-    pub priority: i32,
-    /// Its share of the traffic.
-    pub weight: u32,
-    /// Leases at a time.
-    pub max_concurrent: Option<u32>,
-    /// Attempts in any 60 s.
-    pub rpm: Option<u32>,
-    /// The language of its provider.
-    pub dialect: Dialect,
-    /// Its provider's base URL, without a slash at the end.
-    pub base_url: Arc<str>,
-    /// What its provider wants named in the query of every call, with its question mark.
-    pub query: Arc<str>,
-    /// What it proves itself with.
-    pub credential: Proof,
-    /// Stands for the credential in locks.
-    pub credential_mark: Arc<str>,
-    /// What must never be shown, should an upstream repeat it.
-    secrets: Vec<SecretString>,
-    /// What a 403 or 404 means there.
-    pub error_policy: ErrorPolicy,
-    /// The provider's own error rules.
-    pub error_rules: Arc<[OwnRule]>,
+    pub id: PoolId,
+    /// Sent with every call.
+    pub headers: HeaderMap,
 }
 
-/// A credential, ready to send.
+/// One base URL of a provider.
 #[derive(Debug)]
-pub enum Proof {
-    /// One header, marked sensitive.
-    Header(HeaderName, HeaderValue),
-    /// A refresh token, exchanged for bearer tokens.
-    Google(TokenSource),
+pub struct Endpoint {
+    /// Its name.
+    pub id: EndpointId,
+    /// The URL, without a slash at the end.
+    pub base_url: Arc<str>,
+}
+
+/// What a name that a caller wrote stands for.
+#[derive(Debug, Clone)]
+pub struct Named {
+    /// The name without what names a pool.
+    pub name: ModelName,
+    /// The model.
+    pub model: Arc<Model>,
+    /// The pool that the caller named.
+    pub pool: Option<PoolId>,
+}
+
+/// One pool of a provider, or all there is of a provider without pools.
+#[derive(Debug)]
+struct Way {
+    pool: Option<Arc<Pool>>,
+    endpoints: Arc<[Endpoint]>,
 }
 
 impl Catalog {
     /// Reads a checked configuration; fails only on what no check can see, such as a credential that is no header value.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
-        let mut models: HashMap<ModelName, Model> = HashMap::new();
-        for (name, model) in &config.models {
-            let (price, price_source) = price(config, name, model);
-            models.insert(name.clone(), Model { name: name.clone(), price, price_source, serving: Vec::new() });
+        let mut ways: HashMap<&ProviderId, Vec<Way>> = HashMap::new();
+        for (id, provider) in &config.providers {
+            ways.insert(id, ways_of(provider).with_context(|| format!("provider {id}"))?);
         }
+        let mut models: HashMap<ModelName, Model> =
+            config.models.iter().map(|(name, model)| (name.clone(), Model::new(config, name, model))).collect();
         for connection in config.connections.values() {
             let ready = Arc::new(Connection::new(config, connection)?);
-            for (name, upstream) in &connection.models {
-                let bucket = bucket(&connection.limit_scope, name)?;
-                let serving =
-                    Serving { connection: Arc::clone(&ready), upstream_model: upstream.as_str().into(), bucket };
-                models.entry(name.clone()).and_modify(|model| model.serving.push(serving));
+            let Some(provider) = config.providers.get(&connection.provider) else { continue };
+            for name in connection.models.keys() {
+                let Some(model) = models.get_mut(name) else { continue };
+                let turns = turns(config, provider, connection, name);
+                for way in ways.get(&connection.provider).into_iter().flatten() {
+                    model.serving.extend(serving(connection, &ready, name, way, &turns)?);
+                }
             }
         }
         let mut models: HashMap<ModelName, Arc<Model>> =
@@ -151,7 +152,7 @@ impl Catalog {
             timeouts: config.timeouts.clone(),
             images: config.images.clone(),
             models,
-            orders: config.groups.iter().map(|(id, group)| (id.clone(), order(group.strategy))).collect(),
+            groups: config.groups.iter().map(|(id, group)| (id.clone(), group.clone())).collect(),
         })
     }
 
@@ -167,9 +168,41 @@ impl Catalog {
         self.models.get(name)
     }
 
+    /// Who is served next where requests wait for a group's connections.
+    pub fn fairness(&self, group: &GroupId) -> Fairness {
+        self.groups.get(group).map_or(Fairness::Account, |group| group.fairness)
+    }
+
+    /// How long a conversation waits for its own connection of a group before it takes another.
+    pub fn pin_patience(&self, group: &GroupId) -> Duration {
+        self.groups.get(group).map_or(PIN_PATIENCE, |group| group.pin_patience)
+    }
+
+    /// What a caller means by a name: a model, an alias, or either with a marker that names one of the model's pools.
+    pub fn find(&self, name: &str) -> Option<Named> {
+        if let Some((name, model)) = self.models.get_key_value(name) {
+            return Some(Named { name: name.clone(), model: Arc::clone(model), pool: None });
+        }
+        pools::unmarked(name).into_iter().find_map(|(rest, pool)| {
+            let (name, model) = self.models.get_key_value(rest)?;
+            let mut pools = model.serving.iter().filter_map(|serving| serving.pool.as_ref());
+            let pool = pools.find(|known| known.id.as_str().eq_ignore_ascii_case(&pool))?;
+            Some(Named { name: name.clone(), model: Arc::clone(model), pool: Some(pool.id.clone()) })
+        })
+    }
+
     /// How the rungs of a group are offered.
     pub fn order(&self, group: &GroupId) -> Order {
-        self.orders.get(group).copied().unwrap_or(Order::Spread)
+        match self.groups.get(group).map(|group| group.strategy) {
+            Some(Strategy::Priority) => Order::Priority,
+            // Quota windows are not counted yet; until then these groups are spread.
+            Some(Strategy::Spread | Strategy::EarliestReset) | None => Order::Spread,
+        }
+    }
+
+    /// Whether a request leaves a group that is only full for a lower rung, instead of waiting.
+    pub fn spills(&self, group: &GroupId) -> bool {
+        self.groups.get(group).is_some_and(|group| group.spill_when_full)
     }
 }
 
@@ -188,162 +221,128 @@ fn price(config: &Config, name: &ModelName, model: &config::Model) -> (Option<Pr
     prices::price(model.price, vendor, (name, &upstream), SystemTime::now())
 }
 
-fn order(strategy: Strategy) -> Order {
-    match strategy {
-        Strategy::Priority => Order::Priority,
-        // Quota windows are not counted yet; until then these groups are spread.
-        Strategy::Spread | Strategy::EarliestReset => Order::Spread,
+impl Model {
+    fn new(config: &Config, name: &ModelName, model: &config::Model) -> Self {
+        let is_peer = |other: &&ModelName| {
+            let provider = config.models.get(*other).map(|other| &other.provider);
+            *other != name && provider.is_some_and(|provider| *provider != model.provider)
+        };
+        let tier = model.tier.as_ref().and_then(|tier| config.tiers.get(tier));
+        let (price, price_source) = price(config, name, model);
+        Self {
+            name: name.clone(),
+            price,
+            price_source,
+            context: model.context.map(Into::into),
+            larger: model.larger.clone(),
+            peers: tier.into_iter().flatten().filter(is_peer).cloned().collect(),
+            serving: Vec::new(),
+        }
     }
 }
 
-fn bucket(scope: &LimitScope, model: &ModelName) -> anyhow::Result<BucketName> {
-    let name = match scope {
+/// The pools that serve a model, in their turns: the one the rules choose, then the others that the model declares; and whether
+/// any other may be named.
+struct Turns {
+    pools: Vec<PoolId>,
+    others: Others,
+}
+
+#[derive(PartialEq)]
+enum Others {
+    /// Callers may name them.
+    Named,
+    /// The model is not served from them.
+    Never,
+}
+
+fn turns(config: &Config, provider: &config::Provider, connection: &config::Connection, name: &ModelName) -> Turns {
+    let chosen = pools::chosen(provider, name.as_str());
+    let declares = config.models.get(name).filter(|model| model.provider == connection.provider);
+    let declared = declares.map(|model| model.pools.as_slice()).unwrap_or_default();
+    if declared.is_empty() {
+        return Turns { pools: chosen.cloned().into_iter().collect(), others: Others::Named };
+    }
+    let first = chosen.filter(|chosen| declared.contains(chosen));
+    let rest = declared.iter().filter(|pool| Some(*pool) != first);
+    Turns { pools: first.into_iter().chain(rest).cloned().collect(), others: Others::Never }
+}
+
+/// A model on a connection in one pool; `None` where the model is not served from it.
+fn serving(
+    connection: &config::Connection,
+    ready: &Arc<Connection>,
+    name: &ModelName,
+    way: &Way,
+    turns: &Turns,
+) -> anyhow::Result<Option<Serving>> {
+    let turn = match &way.pool {
+        None => Some(0),
+        Some(pool) => turns.pools.iter().position(|id| *id == pool.id),
+    };
+    if turn.is_none() && turns.others == Others::Never {
+        return Ok(None);
+    }
+    let upstream = connection.models.get(name).map_or(name.as_str(), config::UpstreamModel::as_str);
+    // A marker in a model's own name is not for the upstream, unless the file gives that very name.
+    let marked = pools::without_prefix(upstream).filter(|_| way.pool.is_some() && upstream == name.as_str());
+    let bucket = bucket(&connection.limit_scope, name);
+    let within = |text: &str| match &way.pool {
+        Some(pool) => format!("{}/{text}", pool.id),
+        None => text.to_owned(),
+    };
+    Ok(Some(Serving {
+        connection: Arc::clone(ready),
+        upstream_model: marked.unwrap_or(upstream).into(),
+        bucket: BucketName::parse(&within(bucket)).context("a bucket has no usable name")?,
+        trust: ModelName::parse(&within(name.as_str())).context("a model's name is too long for its pool")?,
+        pool: way.pool.clone(),
+        turn,
+        endpoints: Arc::clone(&way.endpoints),
+    }))
+}
+
+fn bucket<'a>(scope: &'a LimitScope, model: &'a ModelName) -> &'a str {
+    match scope {
         LimitScope::Model => model.as_str(),
         LimitScope::Account => ACCOUNT_BUCKET,
         LimitScope::Buckets(families) => families
             .iter()
             .find(|family| family.pattern.is_match(model.as_str()))
             .map_or(model.as_str(), |family| family.name.as_str()),
+    }
+}
+
+/// Each pool of a provider with its endpoints, the preferred one first and the rest as listed.
+fn ways_of(provider: &config::Provider) -> anyhow::Result<Vec<Way>> {
+    let dialect = Dialect::of(provider.dialect);
+    let listed = |first: Option<&EndpointId>| -> anyhow::Result<Arc<[Endpoint]>> {
+        let mut order: Vec<&config::Endpoint> = provider.endpoints.iter().collect();
+        order.sort_by_key(|endpoint| first.is_some_and(|first| *first != endpoint.name));
+        let ready = |endpoint: &config::Endpoint| {
+            Url::parse(endpoint.url.as_str())
+                .with_context(|| format!("endpoint {} has no usable URL", endpoint.name))?;
+            Ok(Endpoint { id: endpoint.name.clone(), base_url: dialect.versioned(endpoint.url.as_str()).into() })
+        };
+        anyhow::ensure!(!order.is_empty(), "it has no endpoint");
+        order.into_iter().map(ready).collect()
     };
-    BucketName::parse(name).context("a bucket has no usable name")
-}
-
-impl Connection {
-    fn new(config: &Config, connection: &config::Connection) -> anyhow::Result<Self> {
-        let provider = config
-            .providers
-            .get(&connection.provider)
-            .with_context(|| format!("connection {} has no provider", connection.id))?;
-        let endpoint = provider.endpoints.first().context("a provider has no endpoint")?;
-        Url::parse(endpoint.url.as_str())
-            .with_context(|| format!("provider {} has no usable URL", connection.provider))?;
-        let dialect = Dialect::of(provider.dialect);
-        Ok(Self {
-            id: connection.id.clone(),
-            provider: connection.provider.as_str().into(),
-            owner: connection.owner.clone(),
-            group: connection.group.clone(),
-            priority: connection.priority,
-            weight: connection.weight.get(),
-            max_concurrent: connection.max_concurrent.map(Into::into),
-            rpm: connection.rpm.map(Into::into),
-            dialect,
-            base_url: dialect.versioned(endpoint.url.as_str()).into(),
-            query: provider
-                .api_version
-                .as_ref()
-                .map_or_else(String::new, |v| format!("?api-version={}", v.as_str()))
-                .into(),
-            credential: proof(dialect, provider.api_key_header.as_ref(), &connection.credential)
-                .with_context(|| format!("the credential of connection {}", connection.id))?,
-            credential_mark: SecretHash::of(secret(&connection.credential).expose_secret()).to_hex()[..MARK_DIGITS]
-                .into(),
-            secrets: secrets(&connection.credential),
-            error_policy: error_policy(provider.error_policy),
-            error_rules: provider.errors.iter().map(own_rule).collect(),
-        })
+    if provider.pools.is_empty() {
+        return Ok(vec![Way { pool: None, endpoints: listed(None)? }]);
     }
-}
-
-impl Connection {
-    /// Takes the connection's own secrets out of what an upstream said: some repeat the key they refuse.
-    pub fn redact(&self, error: &mut UpstreamError) {
-        let texts = [Some(&mut error.reason), error.kind.as_mut(), error.code.as_mut(), error.param.as_mut()];
-        for text in texts.into_iter().flatten() {
-            for secret in self
-                .secrets
-                .iter()
-                .map(secrecy::ExposeSecret::expose_secret)
-                .filter(|secret| secret.len() >= SECRET_MIN)
-            {
-                if text.contains(secret) {
-                    *text = text.replace(secret, "[redacted]");
-                }
-            }
-        }
-    }
-
-    /// The header that proves who calls; a token is fetched where one is needed.
-    pub async fn proof(&self, client: &Client) -> Result<(HeaderName, HeaderValue), TokenError> {
-        match &self.credential {
-            Proof::Header(name, value) => Ok((name.clone(), value.clone())),
-            Proof::Google(source) => Ok((AUTHORIZATION, source.header(client).await?)),
-        }
-    }
-
-    /// The upstream refused the proof: the next call fetches another where it can.
-    pub async fn refused(&self) {
-        if let Proof::Google(source) = &self.credential {
-            source.forget().await;
-        }
-    }
-
-    /// Whose credential a failure is about.
-    pub fn owner_kind(&self) -> failure::Owner {
-        match self.owner {
-            Owner::Platform => failure::Owner::Platform,
-            Owner::Account(_) => failure::Owner::Byok,
-        }
-    }
-}
-
-/// The secret that a credential stands or falls with.
-fn secret(credential: &Credential) -> &SecretString {
-    match credential {
-        Credential::ApiKey(key) => key,
-        Credential::GoogleOauth(oauth) => &oauth.refresh_token,
-    }
-}
-
-fn secrets(credential: &Credential) -> Vec<SecretString> {
-    match credential {
-        Credential::ApiKey(key) => vec![key.clone()],
-        Credential::GoogleOauth(oauth) => vec![oauth.refresh_token.clone(), oauth.client_secret.clone()],
-    }
-}
-
-fn proof(dialect: Dialect, header: Option<&config::HeaderName>, credential: &Credential) -> anyhow::Result<Proof> {
-    match credential {
-        Credential::ApiKey(key) => {
-            let (name, prefix) = match header {
-                Some(name) => (name.as_str().parse().context("api_key_header")?, ""),
-                None => dialect.credential(key.expose_secret()),
-            };
-            let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret()))
-                .map_err(|_| anyhow::anyhow!("holds characters that no header may hold"))?;
+    let mut ways = Vec::with_capacity(provider.pools.len());
+    for (id, pool) in &provider.pools {
+        let mut headers = HeaderMap::new();
+        for (name, text) in &pool.headers {
+            let name: HeaderName = name.as_str().parse().context("a pool's header")?;
+            let mut value = HeaderValue::from_str(text.expose_secret()).context("a pool's header")?;
             value.set_sensitive(true);
-            Ok(Proof::Header(name, value))
+            headers.insert(name, value);
         }
-        Credential::GoogleOauth(oauth) => {
-            let url = Url::parse(oauth.token_url.as_str()).context("token_url")?;
-            let source = TokenSource::new(url, &oauth.refresh_token, &oauth.client_id, &oauth.client_secret);
-            Ok(Proof::Google(source))
-        }
+        let endpoints = listed(pool.first.as_ref())?;
+        ways.push(Way { pool: Some(Arc::new(Pool { id: id.clone(), headers })), endpoints });
     }
-}
-
-fn error_policy(policy: config::ErrorPolicy) -> ErrorPolicy {
-    match policy {
-        config::ErrorPolicy::Standard => ErrorPolicy::Standard,
-        config::ErrorPolicy::Sandbox => ErrorPolicy::Sandbox,
-    }
-}
-
-fn own_rule(rule: &config::ErrorRule) -> OwnRule {
-    use shared::config::FailureClass as Named;
-    use shared::failure::Class;
-    let class = match rule.class {
-        Named::RateLimited => Class::RateLimited,
-        Named::Capacity => Class::Capacity,
-        Named::Unavailable => Class::Unavailable,
-        Named::Billing => Class::Billing,
-        Named::Auth => Class::Auth,
-        Named::ModelMissing => Class::ModelMissing,
-        Named::ContextLength => Class::ContextLength,
-        Named::ClientError => Class::ClientError,
-        Named::Refused => Class::Refused,
-    };
-    OwnRule { status: rule.status, contains: rule.contains.clone(), class }
+    Ok(ways)
 }
 
 #[cfg(test)]
@@ -366,7 +365,7 @@ pub(crate) mod tests {
         let connection = &catalog.model("m").unwrap().serving[0].connection;
         let Proof::Header(name, value) = &connection.credential else { panic!("not a header") };
         assert_eq!((name.as_str(), value.to_str().unwrap()), ("authorization", "Bearer sk-canary"));
-        assert_eq!(&*connection.base_url, "http://localhost:1/v1");
+        assert_eq!(&*catalog.model("m").unwrap().serving[0].endpoints[0].base_url, "http://localhost:1/v1");
         assert!(!format!("{catalog:?}").contains("canary"));
     }
 }

@@ -1,9 +1,12 @@
 //! What clients and upstreams speak: the one place that tells dialects apart. Pure.
 
 pub mod anthropic;
+pub mod bound;
 pub mod code_assist;
+pub mod conversation;
 pub mod gemini;
 pub mod images;
+pub mod mend;
 pub mod openai;
 pub mod openai_responses;
 pub mod thoughts;
@@ -171,6 +174,14 @@ impl Api {
             Self::Messages | Self::CountTokens => anthropic::error::keep_alive(),
             // Blank lines may stand between the elements of an array, too.
             Self::Gemini(_) => gemini::error::keep_alive(),
+        }
+    }
+
+    /// A fault as the only event of a stream that brought nothing else.
+    pub fn only_error(self, fault: &Fault, framing: gemini::stream::Framing) -> Bytes {
+        match (self, framing) {
+            (Self::Gemini(_), gemini::stream::Framing::Array) => gemini::error::only_element(fault),
+            _ => self.error_event(fault, framing),
         }
     }
 

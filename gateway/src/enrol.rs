@@ -34,11 +34,13 @@ fn rights(key: &config::Key) -> KeyRights {
         rpm: key.rpm.map(Into::into),
         tpm: key.tpm.map(Into::into),
         max_concurrent: key.max_concurrent.map(Into::into),
+        priority: key.priority,
         spend: key.spend_limit.as_ref().map(|limit| SpendLimit {
             limit: limit.amount,
             period: limit.period.cycle.as_str().to_owned(),
             zone: limit.period.zone.iana_name().unwrap_or("UTC").to_owned(),
         }),
+        quotas: key.quotas.clone(),
         models: key.models.iter().flatten().map(|pattern| pattern.as_str().to_owned()).collect(),
         byok: key.byok.clone(),
         platform_fallback: key.platform_fallback,

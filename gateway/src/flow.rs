@@ -9,13 +9,15 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, header};
 use shared::ids::ModelName;
 use shared::state::settlement::Outcome;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::app::Shared;
-use crate::catalog::{Catalog, Model};
-use crate::dialect::Dialect;
+use crate::catalog::{Catalog, Named};
+use crate::dialect::conversation as signals;
 use crate::dialect::wanted::{Entry, WORDS, Wanted};
+use crate::dialect::{Answer, Dialect};
 use crate::error::{BadRequest, Fault, Refusal};
 use crate::ingress::{self, BodyError};
 use crate::metrics::{KindLabel, RequestLabels};
@@ -23,13 +25,16 @@ use crate::metrics::{KindLabel, RequestLabels};
 pub mod admit;
 pub mod attempt;
 pub mod authenticate;
+pub mod bound;
 pub mod climb;
 pub mod commit;
+pub mod conversation;
 pub mod held;
 pub mod journey;
 pub mod memory;
 pub mod models;
 pub mod offer;
+pub mod patience;
 pub mod pictures;
 pub mod plan;
 pub mod record;
@@ -41,11 +46,14 @@ pub mod usage;
 use admit::{Admission, Asked};
 use attempt::Exchange;
 use authenticate::{Known, Read, authenticate, authenticate_again};
+use bound::{Tie, tie};
 use climb::Climb;
+use conversation::Conversation;
 use journey::Journey;
 use memory::Memory;
+use patience::Admitted;
 use pictures::Pictures;
-use plan::{Ladder, Means, Platform};
+use plan::{Ladder, Means, Peers, Platform};
 use relay::Ends;
 use settle::Open;
 
@@ -75,7 +83,7 @@ pub async fn answer(app: Shared, entry: Entry, request: Request) -> Response {
     // The line runs in a task of its own: when the caller hangs up, only this future is dropped, and what was begun is ended.
     // The end of a drain counts as a hang-up, too.
     let gone = app.cut.child_token();
-    let _hang_up = gone.clone().drop_guard();
+    let hang_up = gone.clone().drop_guard();
     let span = tracing::info_span!(
         "request",
         otel.kind = "server",
@@ -88,8 +96,9 @@ pub async fn answer(app: Shared, entry: Entry, request: Request) -> Response {
         headgate.request_id = tracing::field::Empty,
         headgate.outcome = tracing::field::Empty,
     );
-    let line = line(Arc::clone(&app), entry, request, gone).instrument(span);
-    match app.keeper.spawn(line).await {
+    let (admits, admitted) = oneshot::channel();
+    let line = line(Arc::clone(&app), entry, request, Caller { gone, admits }).instrument(span);
+    match patience::answer(app.keeper.spawn(line), admitted, hang_up).await {
         Ok(response) => response,
         Err(_) => tell(&app, dialect, &Refusal::Internal.into(), &Journey::begin()),
     }
@@ -109,12 +118,21 @@ fn discard(app: &Shared, headers: &HeaderMap, body: axum::body::Body) {
     }
 }
 
-async fn line(app: Shared, entry: Entry, request: Request, gone: CancellationToken) -> Response {
+/// Whoever waits for the answer.
+#[derive(Debug)]
+struct Caller {
+    /// Cancelled when it hangs up.
+    gone: CancellationToken,
+    /// Told when the request was admitted, if it asks for a stream.
+    admits: oneshot::Sender<Admitted>,
+}
+
+async fn line(app: Shared, entry: Entry, request: Request, caller: Caller) -> Response {
     let dialect = entry.api.dialect();
     let mut journey = Journey::begin();
     tracing::Span::current().record("headgate.request_id", journey.request.as_str());
     let catalog = app.catalog.load_full();
-    match stages(&app, &catalog, entry, request, &gone, &mut journey).await {
+    match stages(&app, &catalog, entry, request, caller, &mut journey).await {
         Ok(response) => response,
         Err(fall) => tell(&app, dialect, &fall.or_draining(&app), &journey),
     }
@@ -126,9 +144,10 @@ async fn stages(
     catalog: &Catalog,
     entry: Entry,
     request: Request,
-    gone: &CancellationToken,
+    Caller { gone, admits }: Caller,
     journey: &mut Journey,
 ) -> Result<Response, Fall> {
+    let gone = &gone;
     let (head, body) = request.into_parts();
     let known = match authenticate(&app.callers, ingress::credential(&head.headers, &head.uri)).await {
         Ok(known) => known,
@@ -141,18 +160,27 @@ async fn stages(
         wanted = read(app, catalog, entry, &head.headers, body) => wanted?,
         () = gone.cancelled() => return Err(Fall::Gone),
     };
-    let Some(model) = catalog.model(&wanted.look().model) else {
+    let Some(named) = catalog.find(&wanted.look().model) else {
         if known.read == Read::Before {
             // A key that was revoked meanwhile learns nothing of our models.
             authenticate_again(&app.callers, known).await?;
         }
         return Err(unknown(&wanted).into());
     };
+    let model = &named.model;
     tracing::Span::current().record("gen_ai.request.model", model.name.as_str());
     journey.model = Some(model.name.clone());
 
-    let memory = Memory::new(app.store.clone(), known.caller.account.clone());
-    let (ladder, mut open) = admitted(app, catalog, known, Wish { wanted: &wanted, model, gone }, journey).await?;
+    let account = known.caller.account.clone();
+    let memory = Memory::new(app.store.clone(), account.clone());
+    let conversation = Conversation::new(&wanted, &account, &model.name);
+    let tie = tie(&app.store, &wanted, &account).await.map_err(|error| admit::unanswered(app, &error))?;
+    let wish = Wish { wanted: &wanted, named: &named, tie: &tie, gone };
+    let (ladder, mut open) = admitted(app, catalog, known, wish, journey).await?;
+    if wanted.look().answer == Answer::Stream {
+        // Nobody listens where the caller is gone.
+        let _ = admits.send(Admitted::new(wanted.api(), wanted.framing(), journey));
+    }
     let deadline = journey.started + catalog.timeouts.total;
     let id = journey.request.clone();
     let (client, timeouts) = (&app.upstream, &catalog.timeouts);
@@ -160,13 +188,19 @@ async fn stages(
     let (wants, memories, images) = (&wanted, &memory, &pictures);
     let exchange =
         Exchange { client, wanted: wants, memory: memories, pictures: images, request: &id, timeouts, deadline, gone };
-    let climbed = climb::climb(Climb { app, catalog, ladder: &ladder, exchange }, journey).await;
+    let (model, turn) = (&model.name, &open.turn());
+    let climb = Climb { app, catalog, ladder: &ladder, model, turn, conversation: &conversation, exchange };
+    let climbed = climb::climb(climb, journey).await;
     app.metrics.waited(journey.waited);
     open.remember(journey);
     match climbed {
         Ok(mut answered) => {
             if let attempt::Body::Whole(answer) = &mut answered.committed.body {
-                memory.keep(&std::mem::take(&mut answer.kept), &answered.rung.serving.connection).await;
+                let connection = &answered.rung.serving.connection;
+                memory.keep(&std::mem::take(&mut answer.kept), connection).await;
+                if let Some(id) = answer.made.take() {
+                    memory.made(&id, connection).await;
+                }
             }
             let cut = app.cut.clone();
             let ends = Ends {
@@ -175,7 +209,7 @@ async fn stages(
                 timeouts: catalog.timeouts.clone(),
                 deadline,
                 cut,
-                sole: ladder.sole(),
+                sole: ladder.sole(&answered.rung.model.name),
                 memory,
             };
             Ok(commit::commit(app, *answered, *open, journey, ends))
@@ -192,7 +226,8 @@ async fn stages(
 #[derive(Debug, Clone, Copy)]
 struct Wish<'a> {
     wanted: &'a Wanted,
-    model: &'a Arc<Model>,
+    named: &'a Named,
+    tie: &'a Tie,
     gone: &'a CancellationToken,
 }
 
@@ -205,8 +240,16 @@ async fn admitted(
     journey: &mut Journey,
 ) -> Result<(Ladder, Box<Open>), Fall> {
     for _ in 0..LOOK_UPS_MAX {
-        let ladder = plan::plan(catalog, means(&known), wish.model);
-        let asked = Asked { wanted: wish.wanted, model: wish.model, ladder: &ladder, gone: wish.gone };
+        let Named { model, pool, .. } = wish.named;
+        let ladder = match wish.tie.hold(plan::plan(catalog, means(&known), model, pool.as_ref()), wish.wanted) {
+            Ok(ladder) => ladder,
+            Err(_) if known.read == Read::Before => {
+                known = authenticate_again(&app.callers, known).await?;
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let asked = Asked { wanted: wish.wanted, named: wish.named, ladder: &ladder, gone: wish.gone };
         match admit::admit(app, &known, asked, journey).await? {
             Admission::Admitted(open) => return Ok((ladder, open)),
             Admission::Stale => known = authenticate_again(&app.callers, known).await?,
@@ -217,8 +260,14 @@ async fn admitted(
 
 fn means(known: &Known) -> Means<'_> {
     let rights = &known.caller.rights;
-    let platform = if rights.platform_fallback { Platform::Allowed } else { Platform::Denied };
-    Means { account: &known.caller.account, byok: &rights.byok, platform }
+    Means {
+        account: &known.caller.account,
+        byok: &rights.byok,
+        platform: if rights.platform_fallback { Platform::Allowed } else { Platform::Denied },
+        peers: if rights.peers { Peers::Allowed } else { Peers::Denied },
+        models: &rights.models,
+        residency: known.caller.residency.as_deref(),
+    }
 }
 
 /// Reads and checks the body.
@@ -245,6 +294,11 @@ async fn read(
     for name in WORDS {
         if let Some(value) = headers.get(name) {
             entry.words.insert(name, value.clone());
+        }
+    }
+    for name in signals::HEADERS {
+        if let Some(value) = headers.get(name) {
+            entry.signals.insert(name, value.clone());
         }
     }
     Wanted::read(entry, body).map_err(Refusal::BadRequest)
@@ -293,6 +347,7 @@ fn tell(app: &Shared, dialect: Dialect, fall: &Fall, journey: &Journey) -> Respo
     *headers = fault.headers();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     journey.tell(headers);
+    patience::leave_word(&mut response, fault);
     response
 }
 

@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::flow::tally::Tally;
-use crate::metrics::Metrics;
+use crate::health::Healths;
+use crate::metrics::{Counted, Metrics};
 
 /// A lease lives 15 s and is renewed three times in that.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
@@ -59,6 +60,14 @@ pub struct RequestHold {
     pub tally: Arc<Tally>,
 }
 
+/// Where a slot is held.
+#[derive(Debug)]
+struct Slot {
+    group: GroupId,
+    connection: ConnectionId,
+    _counted: Counted,
+}
+
 #[derive(Debug)]
 struct Due<T> {
     held: T,
@@ -77,9 +86,10 @@ pub struct LeaseKeeper {
 struct Inner {
     store: Store,
     metrics: Arc<Metrics>,
+    healths: Healths,
     deliveries: TaskTracker,
     requests: Mutex<HashMap<RequestId, Due<RequestHold>>>,
-    connections: Mutex<HashMap<LeaseId, Due<(GroupId, ConnectionId)>>>,
+    connections: Mutex<HashMap<LeaseId, Due<Slot>>>,
     outbox: Mutex<VecDeque<Parcel>>,
     /// Held by whoever empties the outbox: two at once would each take out what the other has not sent.
     emptying: tokio::sync::Mutex<()>,
@@ -98,6 +108,7 @@ impl LeaseKeeper {
             inner: Arc::new(Inner {
                 store,
                 metrics,
+                healths: Healths::default(),
                 deliveries: TaskTracker::new(),
                 requests: Mutex::default(),
                 connections: Mutex::default(),
@@ -107,6 +118,11 @@ impl LeaseKeeper {
                 commits: Notify::new(),
             }),
         }
+    }
+
+    /// What the records of this replica brought of the connections' health.
+    pub fn healths(&self) -> &Healths {
+        &self.inner.healths
     }
 
     /// Renews a request's lease until its settlement is handed over.
@@ -123,7 +139,9 @@ impl LeaseKeeper {
 
     /// Renews a connection's lease until its record is handed over.
     pub fn hold_connection(&self, lease: LeaseId, group: GroupId, connection: ConnectionId) {
-        let due = Due { held: (group, connection), at: Instant::now() + RENEW_EVERY, told: false };
+        let counted = self.inner.metrics.occupancy.holds(&group, &connection);
+        let due =
+            Due { held: Slot { group, connection, _counted: counted }, at: Instant::now() + RENEW_EVERY, told: false };
         lock(&self.inner.connections).insert(lease, due);
         self.inner.metrics.leases.inc();
     }
@@ -159,7 +177,7 @@ impl LeaseKeeper {
     /// Answers how long the rung stays closed, if it does and Redis said so.
     pub async fn give_back(&self, record: RecordAsk) -> Option<Duration> {
         self.let_go_of_lease(&record.lease);
-        match self.inner.store.record(&record).await {
+        match self.inner.record(&record).await {
             Ok(Record::Recorded { closed }) => closed,
             Ok(Record::Already) => None,
             Err(error) => {
@@ -219,9 +237,17 @@ impl LeaseKeeper {
 impl Inner {
     async fn deliver(&self, parcel: &Parcel) -> Result<(), StateError> {
         match parcel {
-            Parcel::Record(record) => self.store.record(record).await.map(drop),
+            Parcel::Record(record) => self.record(record).await.map(drop),
             Parcel::Settle(settlement) => self.store.settle(settlement).await.map(drop),
         }
+    }
+
+    async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
+        let (record, health) = self.store.record_and_learn(ask).await?;
+        if let Some(health) = health {
+            self.healths.learn(&ask.connection, health);
+        }
+        Ok(record)
     }
 
     fn keep(&self, parcel: Parcel, error: &StateError) {
@@ -341,8 +367,9 @@ impl Inner {
         let mut due: HashMap<GroupId, Vec<ConnectionLease>> = HashMap::new();
         for (lease, entry) in lock(&self.connections).iter_mut().filter(|(_, entry)| entry.at <= now) {
             entry.at = now + RENEW_EVERY;
-            let (group, connection) = entry.held.clone();
-            due.entry(group).or_default().push(ConnectionLease { connection, lease: lease.clone() });
+            let connection = entry.held.connection.clone();
+            let lease = ConnectionLease { connection, lease: lease.clone() };
+            due.entry(entry.held.group.clone()).or_default().push(lease);
         }
         due
     }
@@ -380,6 +407,7 @@ fn progress(tally: &Tally) -> Progress {
         connection: served.map(|served| served.connection.clone()),
         tokens: bill.tokens,
         cost: bill.cost,
+        weighed: bill.weighed,
     }
 }
 

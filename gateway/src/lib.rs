@@ -12,6 +12,7 @@ pub mod dialect;
 pub mod enrol;
 pub mod error;
 pub mod flow;
+pub mod health;
 pub mod ingress;
 pub mod lease_keeper;
 pub mod manage;

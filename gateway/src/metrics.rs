@@ -14,6 +14,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use occupancy::{Counted, Occupancy};
+
+mod occupancy;
+
 /// A label's value: a name of the configuration or one of our own words.
 pub type Word = std::sync::Arc<str>;
 
@@ -115,6 +119,8 @@ pub struct Metrics {
     pub estimated: Family<ModelLabel, Counter>,
     /// Nano-dollars charged.
     pub cost_nanodollars: Family<ModelLabel, Counter>,
+    /// Who is under way and who waits, and where.
+    pub occupancy: Occupancy,
     queue_wait: Histogram,
     first_token: Histograms<ModelLabel>,
     overhead: Histogram,
@@ -150,6 +156,7 @@ impl Metrics {
             tokens: Family::default(),
             estimated: Family::default(),
             cost_nanodollars: Family::default(),
+            occupancy: Occupancy::default(),
             queue_wait: SHORT.new_metric(),
             first_token: Histograms::new_with_constructor(LONG),
             overhead: SHORT.new_metric(),
@@ -184,6 +191,7 @@ impl Metrics {
             "Nano-dollars charged, by the model that answered",
             self.cost_nanodollars.clone(),
         );
+        self.occupancy.register(r);
         let seconds = Unit::Seconds;
         r.register_with_unit(
             "queue_wait",

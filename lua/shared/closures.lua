@@ -44,6 +44,25 @@ local function rung_state(lock, bucket_lock, cooldown, now, max_lock, mark)
   return word, wait, due
 end
 
+-- The first of a rung's endpoints (KEYS[e + 1] …) that is open or due for a probe, from 0; nil and the soonest wait if all cool.
+local function endpoint_first(KEYS, e, endpoints, now, max_lock)
+  local soonest = 0
+  for i = 1, endpoints do
+    local state, left = closure_state(KEYS[e + i], now, max_lock)
+    if not state or state == 'due' then return i - 1, 0 end
+    if i == 1 or left < soonest then soonest = left end
+  end
+  return nil, soonest
+end
+
+-- The endpoint of a lease that is held already: the one it probes (and 1), else the one it would be given now (and 0).
+local function endpoint_held(KEYS, e, endpoints, now, max_lock, lease)
+  for i = 1, endpoints do
+    if redis.call('HGET', KEYS[e + i], 'probe_id') == lease then return i - 1, 1 end
+  end
+  return endpoint_first(KEYS, e, endpoints, now, max_lock) or 0, 0
+end
+
 -- The level after the time since the end.
 local function closure_level(level, ended, now)
   if not level then return 0 end
@@ -103,6 +122,16 @@ local function closure_fail(key, now, begun, max_lock, jitter, sole)
   ends = math.max(ends or 0, now + closure_length(10000, level, jitter))
   redis.call('HSET', key, 'until', ends, 'set_at', now, 'level', level)
   redis.call('HDEL', key, 'probe', 'probe_id', 'reopened_at', 'fails', 'oks', 'since')
+  closure_keep(key, now, ends, max_lock)
+end
+
+-- Rests an endpoint for `length` ms. What began before it was set adds nothing: a burst counts once.
+local function closure_rest(key, now, begun, max_lock, length)
+  local c = redis.call('HMGET', key, 'until', 'set_at')
+  if c[2] and begun <= tonumber(c[2]) then return end
+  local ends = math.max(tonumber(c[1]) or 0, now + length)
+  redis.call('HSET', key, 'until', ends, 'set_at', now)
+  redis.call('HDEL', key, 'probe', 'probe_id', 'reopened_at')
   closure_keep(key, now, ends, max_lock)
 end
 

@@ -37,15 +37,17 @@ local function line_leave(waiters, alive, member)
   return redis.call('ZREM', waiters, member)
 end
 
--- Wakes the first live caller: its replica's channel is told the request.
-local function line_wake(waiters, alive, now, wake_prefix)
-  local heads = redis.call('ZRANGE', waiters, 0, 7)
+-- Wakes the first live callers, as many as there are free slots (one unless said): each one's replica is told its request.
+local function line_wake(waiters, alive, now, wake_prefix, free)
+  free = math.max(free or 1, 1)
+  local heads = redis.call('ZRANGE', waiters, 0, free + 6)
   for i = 1, #heads do
     local ends = tonumber(redis.call('ZSCORE', alive, heads[i]))
     if ends and ends > now then
-      local bar = string.find(heads[i], '|', 1, true)
-      redis.call('PUBLISH', wake_prefix .. string.sub(heads[i], 1, bar - 1), string.sub(heads[i], bar + 1))
-      return
+      local replica, request = string.match(heads[i], '^([^|]*)|([^|]*)')
+      redis.call('PUBLISH', wake_prefix .. replica, request)
+      free = free - 1
+      if free == 0 then return end
     end
   end
 end

@@ -11,7 +11,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use effect::{Cooldown, Effect, Lock, LockLength, Next, Owner, effect};
+pub use effect::{Cooldown, Effect, Endpoints, Lock, LockLength, Next, Owner, Site, effect};
 
 /// The lock of a bare 429, one that names no limit and no time: this at first, doubling up to [`BARE_LOCK_MAX`].
 pub const BARE_LOCK_MIN: Duration = Duration::from_secs(2);
@@ -134,7 +134,7 @@ pub enum ErrorPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OwnRule {
-    /// Only this status; absent means any.
+    /// Only this status; absent means any. 200 means a success that is none: an error, a page or nothing in place of an answer.
     #[serde(default)]
     pub status: Option<u16>,
     /// Only bodies with this text, whatever its case; absent means any.
@@ -186,6 +186,12 @@ impl Signals {
     /// A failure without an error status.
     pub fn of_transport(family: Family, transport: Transport) -> Self {
         Self { transport: Some(transport), ..Self::new(family) }
+    }
+
+    /// True when the answer's own status was a success.
+    fn in_success(&self) -> bool {
+        use Transport::{Empty, ErrorInSuccess, NotTheFormat, Truncated};
+        matches!(self.transport, Some(Empty | Truncated | NotTheFormat | ErrorInSuccess))
     }
 
     /// A text as the rules want it: lower case, at most 8 KB.
@@ -244,7 +250,8 @@ pub fn classify(signals: &Signals, policy: ErrorPolicy, rules: &[OwnRule]) -> Ve
 
 impl OwnRule {
     fn matches(&self, signals: &Signals) -> bool {
-        let status = self.status.is_none_or(|status| signals.status == Some(status));
+        let status =
+            self.status.is_none_or(|status| signals.status == Some(status) || status == 200 && signals.in_success());
         let text = self.contains.as_ref().is_none_or(|text| {
             let text = text.to_lowercase();
             signals.body.contains(&text) || signals.message.contains(&text)

@@ -216,6 +216,26 @@ impl fmt::Debug for SecretHash {
     }
 }
 
+/// Names a conversation within a group: the first half of a SHA-256 over its account, its model and what tells it from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConversationHash([u8; 16]);
+
+impl ConversationHash {
+    /// Of a whole SHA-256.
+    pub fn of(digest: [u8; 32]) -> Self {
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        Self(half)
+    }
+}
+
+/// 32 lower-case hexadecimal digits.
+impl fmt::Display for ConversationHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

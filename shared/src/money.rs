@@ -57,7 +57,7 @@ impl fmt::Display for NanoDollars {
 }
 
 /// Reads a decimal number times 10^`decimals` without a float; more decimals than that are refused unless they are zeros.
-fn scaled_decimal(text: &str, decimals: usize) -> Result<i128, MoneyError> {
+pub(crate) fn scaled_decimal(text: &str, decimals: usize) -> Result<i128, MoneyError> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),

@@ -8,8 +8,13 @@ mod state {
     mod cost;
     mod credit;
     mod declare;
+    mod endpoints;
+    mod health;
     mod line;
+    mod made;
     mod model;
+    mod pins;
+    mod quotas;
     mod record;
     mod renew;
     mod roster;
@@ -18,4 +23,6 @@ mod state {
     mod survey;
     mod table;
     mod thoughts;
+    mod tpm;
+    mod turns;
 }

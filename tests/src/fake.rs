@@ -77,6 +77,12 @@ impl Fake {
         self.calls().into_iter().filter(|call| call.credential == credential).collect()
     }
 
+    /// The calls seen at the endpoint whose base URL ends in this prefix, e.g. `/daily`, oldest first.
+    pub fn calls_at(&self, prefix: &str) -> Vec<Call> {
+        let here = |call: &Call| call.path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+        self.calls().into_iter().filter(here).collect()
+    }
+
     /// Forgets the calls seen.
     pub fn clear_calls(&self) {
         self.state.clear_calls();

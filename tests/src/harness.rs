@@ -9,7 +9,9 @@ mod config;
 mod eventually;
 mod proxy;
 mod redis;
+mod refused;
 mod replica;
+mod speaks;
 
 pub use binary::{Exit, headgate};
 pub use client::{Client, Event, Response, Stream};
@@ -17,5 +19,7 @@ pub use cluster::{Cluster, ClusterBuilder};
 pub use config::{ADMIN_TOKEN, Config, SECRET, secret_of};
 pub use eventually::{eventually, eventually_ok};
 pub use proxy::Proxy;
-pub use redis::{Durability, LedgerRow, Redis};
+pub use redis::{Closure, Durability, LedgerRow, Redis};
+pub use refused::Refused;
 pub use replica::Replica;
+pub use speaks::Speaks;

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Map, Value as Json, json};
 use shared::ids::{AccountId, KeyId};
+use shared::limit::{Amount, Cycle, Extent, Quota, length};
 use shared::state::roster::KeyEntry;
 use shared::state::{StateError, Store};
 
 use super::{ConfigFile, Shape, flag, print, store, table, within};
-use crate::manage::usage::{Holder, Usage, time, usage};
+use crate::manage::usage::{Holder, Usage, time, usage, whole_tokens};
 use crate::manage::{self, ManageError, shown};
 
 /// Make client keys, look at them, change and revoke them. Every replica sees a change at once.
@@ -71,6 +72,13 @@ struct Terms {
     /// Money in a period: total (the default), hour, day, week or month, of a time zone. `10`, `10/month`, `10/day@Europe/Berlin`.
     #[arg(long, value_name = "USD[/PERIOD[@ZONE]]", allow_hyphen_values = true)]
     spend_limit: Option<String>,
+    /// How soon it is served where requests wait: 0 before 9.
+    #[arg(long, value_name = "0…9", allow_hyphen_values = true)]
+    priority: Option<String>,
+    /// Requests, tokens or money in a period (as above) or in any time of a length. `requests=1000/day@Europe/Berlin`,
+    /// `tokens=2000000/24h`, `usd=5/month`. These are all it has then.
+    #[arg(long, value_delimiter = ',', value_name = "WHAT=MOST/TIME[@ZONE],…")]
+    quota: Option<Vec<String>>,
     /// The models it may use, `*` for any characters.
     #[arg(long, value_delimiter = ',', value_name = "PATTERN,…")]
     models: Option<Vec<String>>,
@@ -94,6 +102,8 @@ impl Terms {
             ("tpm", self.tpm.as_deref().map(flag)),
             ("max_concurrent", self.max_concurrent.as_deref().map(flag)),
             ("spend_limit", self.spend_limit.as_deref().map(spend_limit)),
+            ("priority", self.priority.as_deref().map(flag)),
+            ("quotas", self.quota.map(|quotas| quotas_of(&quotas))),
             ("models", self.models.map(list)),
             ("byok", self.byok.map(list)),
             ("platform_fallback", self.platform_fallback.as_deref().map(flag)),
@@ -117,6 +127,24 @@ fn spend_limit(text: &str) -> Json {
         limit.extend(zone.map(|zone| ("time_zone".to_owned(), zone.into())));
     }
     limit.into()
+}
+
+/// `requests=1000/day@Europe/Berlin` as the configuration writes it, each.
+fn quotas_of(texts: &[String]) -> Json {
+    if texts == ["none"] { Json::Null } else { texts.iter().map(|text| quota_of(text)).collect() }
+}
+
+/// What cannot be told apart is left for the reader of the configuration to refuse.
+fn quota_of(text: &str) -> Json {
+    let Some(((what, most), time)) = text.split_once('/').and_then(|(of, time)| Some((of.split_once('=')?, time))) else {
+        return text.into();
+    };
+    let mut quota = Map::from_iter([(what.to_owned(), if what == "usd" { most.into() } else { flag(most) })]);
+    let (time, zone) = time.split_once('@').map_or((time, None), |(time, zone)| (time, Some(zone)));
+    let field = if time.starts_with(|first: char| first.is_ascii_digit()) { "window" } else { "period" };
+    quota.insert(field.to_owned(), time.into());
+    quota.extend(zone.map(|zone| ("time_zone".to_owned(), zone.into())));
+    quota.into()
 }
 
 impl Key {
@@ -190,13 +218,47 @@ fn used(entry: &KeyEntry, usage: &Usage) -> String {
     };
     let count = |limit: Option<u32>| limit.map(|limit| limit.to_string());
     let resets = usage.span.as_ref().and_then(|span| span.end_ms).map_or_else(|| "-".to_owned(), time);
-    let rows = vec![
+    let tokens = [view.tokens.used, view.tokens.held].map(whole_tokens);
+    let mut rows = vec![
         row("requests in the last 60 s", view.rate_used.to_string(), count(rights.rpm), "-".to_owned()),
+        row("tokens in the last 60 s", with_held(tokens), count(rights.tpm), "-".to_owned()),
         row("requests now", view.live.to_string(), count(rights.max_concurrent), "-".to_owned()),
         row("waiting", view.waiting.to_string(), None, "-".to_owned()),
         row("spent", view.spent.to_string(), rights.spend.as_ref().map(|spend| spend.limit.to_string()), resets),
     ];
+    for quota in &usage.quotas {
+        let (what, [most, used, held]) = quota.amounts();
+        let held = if held.trim_matches(['0', '.']).is_empty() { String::new() } else { format!(" + {held} held") };
+        let money = if what == "cost" { "$" } else { "" };
+        let resets = quota.resets_ms.map_or_else(|| "-".to_owned(), time);
+        let name = format!("{what} {}", per(&quota.quota.extent));
+        rows.push(row(&name, format!("{money}{used}{held}"), Some(format!("{money}{most}")), resets));
+    }
     table::text("", ["what", "used", "limit", "resets"], rows)
+}
+
+/// What is used, and what open requests hold.
+fn with_held([used, held]: [i64; 2]) -> String {
+    if held == 0 { used.to_string() } else { format!("{used} + {held} held") }
+}
+
+/// The time of a quota for people.
+fn per(extent: &Extent) -> String {
+    match extent {
+        Extent::Calendar(period) if period.cycle == Cycle::Total => "in all".to_owned(),
+        Extent::Calendar(period) => format!("per {}", period.cycle.as_str()),
+        Extent::Sliding(window) => format!("in {}", length(*window)),
+    }
+}
+
+/// Its quotas for people.
+fn quotas(quotas: &[Quota]) -> String {
+    let shown = quotas.iter().map(|quota| match quota.amount {
+        Amount::Requests(most) => format!("{most} requests {}", per(&quota.extent)),
+        Amount::Tokens(most) => format!("{most} tokens {}", per(&quota.extent)),
+        Amount::Cost(most) => format!("{most} {}", per(&quota.extent)),
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// Keys for people, one a line.
@@ -212,10 +274,12 @@ pub(super) fn list(keys: &[KeyEntry]) -> String {
             dash(rights.tpm.map(|count| count.to_string())),
             dash(rights.max_concurrent.map(|count| count.to_string())),
             dash(rights.spend.as_ref().map(|spend| format!("{} per {}", spend.limit, spend.period))),
+            if rights.quotas.is_empty() { "-".to_owned() } else { quotas(&rights.quotas) },
+            rights.priority.get().to_string(),
             if rights.models.is_empty() { "all".to_owned() } else { rights.models.join(", ") },
             dash(entry.created_ms.map(time)),
         ]
     });
-    let header = ["key", "status", "source", "rpm", "tpm", "at once", "spend limit", "models", "created"];
+    let header = ["key", "status", "source", "rpm", "tpm", "at once", "spend limit", "quotas", "priority", "models", "created"];
     table::text("", header, rows.collect())
 }

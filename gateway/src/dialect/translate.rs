@@ -21,6 +21,8 @@ pub struct WholeAnswer {
     pub output_chars: u64,
     /// What proves the thoughts before its calls, where the caller's dialect cannot carry it: kept before the caller has the answer.
     pub kept: Vec<Kept>,
+    /// The id under which the upstream keeps it, if a later request may go on from it there.
+    pub made: Option<String>,
 }
 
 /// What one upstream event came to.
@@ -38,6 +40,8 @@ pub struct Fed {
     pub done: bool,
     /// What proves the thoughts before its calls, where the caller's dialect cannot carry it: kept before the caller has them.
     pub kept: Vec<Kept>,
+    /// The id under which the upstream keeps the answer, if a later request may go on from it there.
+    pub made: Option<String>,
 }
 
 /// Follows one stream of one attempt, from the upstream's dialect to the caller's.
@@ -183,7 +187,7 @@ impl WholeAnswer {
     /// An answer that was read into the common tongue and written as `body`.
     pub fn crossed(answer: &Response, body: Bytes) -> Self {
         let parts = answer.choices.iter().flat_map(|choice| &choice.parts);
-        Self { body, usage: answer.usage, output_chars: parts.map(part_chars).sum(), kept: Vec::new() }
+        Self { body, usage: answer.usage, output_chars: parts.map(part_chars).sum(), ..Self::default() }
     }
 }
 

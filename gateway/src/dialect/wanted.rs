@@ -9,13 +9,15 @@ use http::HeaderMap;
 use super::anthropic::count::Count;
 use super::anthropic::headers::{self, Words};
 use super::anthropic::request::{Purpose, Target, Thoughts as Whose};
+use super::bound::Bound;
 use super::code_assist::request::Envelope;
 use super::gemini::stream::Framing;
 use super::gemini::url::Method;
 use super::images::{self, Images};
+use super::openai_responses::request::Keeps;
 use super::thoughts::{Gatherer, Restored, Thoughts, unproven};
 use super::translate::{Cross, ReadEvents, StreamTranslation, WholeAnswer, WriteEvents};
-use super::{Answer, Api, Dialect, anthropic, code_assist, gemini, openai, openai_responses};
+use super::{Answer, Api, Dialect, anthropic, code_assist, conversation, gemini, openai, openai_responses};
 use crate::canonical::request::Request;
 use crate::canonical::response::Response;
 use crate::error::{BadRequest, UpstreamError};
@@ -41,12 +43,20 @@ pub struct Entry {
     pub framing: Framing,
     /// The caller's headers that are words of its dialect.
     pub words: HeaderMap,
+    /// The caller's headers that may tell its conversation.
+    pub signals: HeaderMap,
 }
 
 impl Entry {
     /// By an API whose path names nothing else.
     pub fn at(api: Api) -> Self {
-        Self { api, path_model: String::new(), framing: Framing::Sse, words: HeaderMap::new() }
+        Self {
+            api,
+            path_model: String::new(),
+            framing: Framing::Sse,
+            words: HeaderMap::new(),
+            signals: HeaderMap::new(),
+        }
     }
 }
 
@@ -63,6 +73,14 @@ pub struct Look {
     pub choices: u64,
     /// Bytes of the prompt: a base for estimating input tokens.
     pub prompt_chars: u64,
+}
+
+impl Look {
+    /// About how many tokens the prompt and the longest answer take together.
+    pub fn estimated_tokens(&self) -> u64 {
+        let output = self.max_output_tokens.unwrap_or(0).saturating_mul(self.choices);
+        self.prompt_chars.div_ceil(CHARS_PER_TOKEN).saturating_add(output)
+    }
 }
 
 /// A request as its caller put it, checked.
@@ -84,7 +102,7 @@ enum Peek {
 }
 
 /// An upstream call, connection and credential apart.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct UpstreamCall {
     /// What follows the base URL, query included.
     pub path: String,
@@ -156,6 +174,33 @@ impl Wanted {
     /// How a Gemini caller wants its stream.
     pub fn framing(&self) -> Framing {
         self.entry.framing
+    }
+
+    /// The conversation it belongs to. Looks through the whole body: only asked for where it makes a difference.
+    pub fn conversation(&self) -> Option<conversation::Shown> {
+        let converses = match self.api() {
+            Api::Chat | Api::Responses | Api::Messages => true,
+            Api::Gemini(method) => matches!(method, Method::Generate(_)),
+            Api::Embeddings | Api::CountTokens => false,
+        };
+        if converses { conversation::read(&self.entry.signals, &self.body) } else { None }
+    }
+
+    /// What it goes on from, where that is kept by the upstream that made it.
+    pub fn bound_to(&self) -> Option<&Bound> {
+        match &self.peek {
+            Peek::Responses(peek) => peek.bound_to.as_ref(),
+            Peek::Gemini(peek) => peek.bound_to.as_ref(),
+            Peek::Chat(_) | Peek::Embeddings(_) | Peek::Messages(_) => None,
+        }
+    }
+
+    /// Whether upstreams of this dialect could keep what it goes on from.
+    pub fn bound_within(&self, to: Dialect) -> bool {
+        match &self.peek {
+            Peek::Gemini(_) => matches!(to, Dialect::Gemini | Dialect::CodeAssist),
+            _ => to == self.api().dialect(),
+        }
     }
 
     /// The call for an upstream: made afresh from the caller's bytes every time. What the upstream's dialect cannot say is an error
@@ -256,7 +301,10 @@ impl Wanted {
         let model = &self.look.model;
         match (&self.peek, from) {
             (Peek::Chat(_), Dialect::OpenAi) => openai::response::pass(content_type, body, model),
-            (Peek::Responses(_), Dialect::OpenAi) => openai_responses::response::pass(content_type, body, model),
+            (Peek::Responses(peek), Dialect::OpenAi) => {
+                let whole = openai_responses::response::pass(content_type, body, model)?;
+                Ok(WholeAnswer { made: whole.made.filter(|_| peek.keeps == Keeps::Yes), ..whole })
+            }
             (Peek::Embeddings(_), Dialect::OpenAi) => openai::embeddings::response::pass(content_type, body, model),
             _ if self.api().counts() => self.counted_by(from, body),
             _ if self.embeds() => self.embedded_by(from, content_type, body),
@@ -268,12 +316,14 @@ impl Wanted {
             (Peek::Gemini(_), Dialect::Gemini) => {
                 let whole = gemini::response::check(content_type, body)?;
                 let body = gemini::response::splice_model(body, &whole, model);
-                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars, ..WholeAnswer::default() })
+                let (usage, output_chars, made) = (whole.usage, whole.output_chars, whole.continuation);
+                Ok(WholeAnswer { body, usage, output_chars, made, ..WholeAnswer::default() })
             }
             (Peek::Gemini(_), Dialect::CodeAssist) => {
                 let (body, whole) = code_assist::response::check(content_type, body)?;
                 let body = gemini::response::splice_model(&body, &whole, model);
-                Ok(WholeAnswer { body, usage: whole.usage, output_chars: whole.output_chars, ..WholeAnswer::default() })
+                let (usage, output_chars, made) = (whole.usage, whole.output_chars, whole.continuation);
+                Ok(WholeAnswer { body, usage, output_chars, made, ..WholeAnswer::default() })
             }
             _ => self.crossed(from, content_type, body, request_id),
         }
@@ -284,7 +334,9 @@ impl Wanted {
         let model = &self.look.model;
         match (&self.peek, from) {
             (Peek::Chat(peek), Dialect::OpenAi) => Box::new(openai::stream::Same::new(model, peek.usage_chunk)),
-            (Peek::Responses(_), Dialect::OpenAi) => Box::new(openai_responses::stream::Same::new(model)),
+            (Peek::Responses(peek), Dialect::OpenAi) => {
+                Box::new(openai_responses::stream::Same::new(model, peek.keeps))
+            }
             (Peek::Messages(_), Dialect::Anthropic) => Box::new(anthropic::stream::Same::new(model)),
             (Peek::Gemini(_), Dialect::Gemini) => Box::new(gemini::stream::Same::new(self.entry.framing, model)),
             (Peek::Gemini(_), Dialect::CodeAssist) => {

@@ -45,6 +45,8 @@ impl UpstreamError {
 pub enum After {
     /// Every rung is closed by rate limits or billing; the soonest opens after this wait.
     AllLimited(Duration),
+    /// Every credential that was tried is refused or out of money.
+    AllDead,
     /// Anything else.
     Mixed,
 }
@@ -75,6 +77,7 @@ impl Failed<'_> {
             }
             _ => match self.after {
                 After::AllLimited(wait) => self.limited(wait),
+                After::AllDead => Fault { message: self.exhausted(), ..self.broken() },
                 After::Mixed => self.broken(),
             },
         }
@@ -151,6 +154,13 @@ impl Failed<'_> {
             final_answer: matches!(self.class, Class::Auth | Class::Billing),
             allow: None,
         }
+    }
+
+    fn exhausted(&self) -> String {
+        format!(
+            "No upstream credential for this model is accepted (upstream_credentials_exhausted). {}",
+            self.status_and_reason()
+        )
     }
 
     fn status_and_reason(&self) -> String {

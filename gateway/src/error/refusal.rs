@@ -42,14 +42,14 @@ pub enum Closed {
 pub struct QuotaUse {
     /// What is counted: `requests`, `tokens` or `cost`, or the quota's own name.
     pub quota: String,
-    /// The period or window, `day` or `24h` for example.
-    pub period: String,
+    /// The period or window, `day` or `24h` for example; `None`: for ever.
+    pub period: Option<String>,
     /// Used so far, with its unit if it is money.
     pub used: String,
     /// The most that may be used.
     pub limit: String,
-    /// When it starts afresh.
-    pub resets: Timestamp,
+    /// When there is room again; `None`: never.
+    pub resets: Option<Timestamp>,
 }
 
 /// What is wrong with a request body or its parameters.
@@ -78,6 +78,11 @@ pub enum Refusal {
     UnknownModel {
         /// As the caller wrote it.
         model: String,
+    },
+    /// What the request goes on from is kept by no connection that may serve it, as far as is known.
+    NotKept {
+        /// The caller's field that names it.
+        field: &'static str,
     },
     /// No money left, or the hold does not fit.
     Balance,
@@ -169,6 +174,7 @@ impl Refusal {
         let (param, code) = match self {
             Self::BadRequest(bad) => (bad.field.as_deref().map(str::to_owned), bad.code),
             Self::UnknownModel { .. } | Self::ModelNotAllowed { .. } => (Some("model".to_owned()), code),
+            Self::NotKept { field } => (Some((*field).to_owned()), code),
             _ => (None, code),
         };
         Fault {
@@ -190,6 +196,7 @@ impl Refusal {
                     | Self::Quota(_)
                     | Self::ModelNotAllowed { .. }
                     | Self::UnknownModel { .. }
+                    | Self::NotKept { .. }
             ),
             allow: if let Self::Method { allow } = self { Some(allow) } else { None },
         }
@@ -217,6 +224,11 @@ impl Refusal {
             Self::ModelNotAllowed { .. } => forbidden("model", INVALID, "model_not_allowed"),
             Self::UnknownModel { .. } => {
                 Row(404, "model_not_found", INVALID, Some("model_not_found"), "not_found_error", "NOT_FOUND")
+            }
+            Self::NotKept { field } => {
+                // OpenAI's own code, which its clients know.
+                let code = if *field == "previous_response_id" { "previous_response_not_found" } else { "not_found" };
+                Row(404, "not_kept", INVALID, Some(code), "not_found_error", "NOT_FOUND")
             }
             Self::OverRate { limit, .. } => limited(limit.word()),
             Self::NoCapacity { .. } => limited("capacity"),
@@ -247,6 +259,9 @@ impl Refusal {
             Self::Key(KeyFault::Unknown) => "The API key is not valid.".into(),
             Self::ModelNotAllowed { model } => format!("This API key may not use the model '{}'.", shown(model)),
             Self::UnknownModel { model } => format!("The model '{}' does not exist here.", shown(model)),
+            Self::NotKept { field } => format!(
+                "'{field}': no upstream that may serve this request is known to keep what it names. It may have been made for another account, too long ago, or elsewhere."
+            ),
             Self::Balance => "Insufficient balance. Top up at the dashboard.".into(),
             Self::NoPrice { model } => {
                 format!(
@@ -255,9 +270,7 @@ impl Refusal {
                 )
             }
             Self::SpendLimit => "This API key has reached its spend limit.".into(),
-            Self::Quota(QuotaUse { quota, period, used, limit, resets }) => format!(
-                "This API key has used up its quota: {used} of {limit} {quota} per {period}. It starts afresh at {resets}."
-            ),
+            Self::Quota(quota) => quota.message(),
             Self::OverRate { .. } => "This API key has reached its rate or concurrency limit.".into(),
             Self::NoCapacity { .. } => "All upstream capacity for this model is busy. Retry shortly.".into(),
             Self::AllClosed { wait, .. } => format!(
@@ -275,6 +288,17 @@ impl Refusal {
             Self::Method { allow } => format!("This path takes {allow} only."),
             Self::Internal => "Headgate failed to handle the request.".into(),
         }
+    }
+}
+
+impl QuotaUse {
+    fn message(&self) -> String {
+        let Self { quota, used, limit, .. } = self;
+        let period = self.period.as_ref().map_or_else(|| "in all".to_owned(), |period| format!("per {period}"));
+        let resets = self
+            .resets
+            .map_or_else(|| "It does not start afresh.".to_owned(), |resets| format!("It starts afresh at {resets}."));
+        format!("This API key has used up its quota: {used} of {limit} {quota} {period}. {resets}")
     }
 }
 

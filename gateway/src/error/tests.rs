@@ -8,10 +8,10 @@ fn quota() -> QuotaUse {
     let text = |text: &str| text.to_owned();
     QuotaUse {
         quota: text("requests"),
-        period: text("day"),
+        period: Some(text("day")),
         used: text("1000"),
         limit: text("1000"),
-        resets: "2026-12-01T00:00:00Z".parse().unwrap(),
+        resets: Some("2026-12-01T00:00:00Z".parse().unwrap()),
     }
 }
 
@@ -22,6 +22,7 @@ fn every_refusal() -> Vec<Refusal> {
         Refusal::Key(KeyFault::Unknown),
         Refusal::ModelNotAllowed { model: model() },
         Refusal::UnknownModel { model: model() },
+        Refusal::NotKept { field: "previous_response_id" },
         Refusal::Balance,
         Refusal::NoPrice { model: model() },
         Refusal::SpendLimit,
@@ -175,6 +176,7 @@ fn the_refused_limit_is_named() {
             "key",
             "model",
             "model_not_found",
+            "not_kept",
             "balance",
             "price",
             "spend_limit",
@@ -211,7 +213,7 @@ fn what_waiting_cannot_heal_tells_the_sdks_not_to_retry() {
         let told = refusal.fault().headers().get("x-should-retry").map(|value| value.to_str().unwrap().to_owned());
         let is_final = matches!(
             refusal.word(),
-            "key" | "balance" | "price" | "spend_limit" | "quota" | "model" | "model_not_found"
+            "key" | "balance" | "price" | "spend_limit" | "quota" | "model" | "model_not_found" | "not_kept"
         );
         assert_eq!(told.as_deref(), is_final.then_some("false"), "{refusal:?}");
     }

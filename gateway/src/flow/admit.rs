@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::ids::ModelName;
-use shared::limit::Period;
+use shared::limit::{Amount, Period, Quota};
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
+use shared::state::quotas::QuotaTurn;
 use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,9 +20,13 @@ use super::plan::Ladder;
 use super::settle::{Facts, Open};
 use super::tally;
 use crate::app::Shared;
-use crate::catalog::{Model, Owner};
+use crate::catalog::{Named, Owner};
 use crate::dialect::wanted::Wanted;
-use crate::error::{KeyFault, KeyLimit, Refusal};
+use crate::error::Refusal;
+
+mod refuse;
+
+use refuse::refusal;
 
 /// A message that somebody may try again can be lost; after this long one asks anyway.
 pub const FALLBACK: Duration = Duration::from_millis(250);
@@ -36,8 +40,8 @@ const DEFAULT_OUTPUT: u64 = 4_096;
 pub struct Asked<'a> {
     /// The request as the caller put it.
     pub wanted: &'a Wanted,
-    /// The model it names.
-    pub model: &'a Arc<Model>,
+    /// What its model's name stands for.
+    pub named: &'a Named,
     /// The rungs that may answer.
     pub ladder: &'a Ladder,
     /// Cancelled when the caller hangs up.
@@ -61,6 +65,8 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         Err(_) if known.read == Read::Before => return Ok(Admission::Stale),
         Err(refusal) => return Err(refusal.into()),
     };
+    let weights = app.catalog.load().limits.token_weights;
+    let (rights, now_ms) = (&known.caller.rights, now_ms());
     let mut ask = AdmitAsk {
         account: known.caller.account.clone(),
         key: known.caller.key.clone(),
@@ -68,9 +74,11 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
         rev: Arc::clone(&known.caller.rev),
         request: journey.request.clone(),
         hold,
-        span: known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms())),
+        span: rights.spend.as_ref().map(|limit| span_at(limit, now_ms)),
+        estimate: tally::expected(asked.wanted.look(), &weights),
+        quotas: turns_at(&rights.quotas, now_ms),
         place: Place::Pass,
-        model: asked.model.name.clone(),
+        model: asked.named.model.name.clone(),
     };
     let answer = stand_in_line(app, &mut ask, known, asked.gone, journey).await?;
     match answer {
@@ -79,17 +87,20 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
+                priority: known.caller.rights.priority,
                 request: ask.request,
                 admitted_ms: now_ms,
                 model: ask.model,
                 span: ask.span,
+                quotas: ask.quotas,
+                prompt_chars: asked.wanted.look().prompt_chars,
+                weights,
                 dialect: asked.wanted.api().dialect().as_str(),
             };
-            let open = Open::new(Arc::clone(app), facts, asked.wanted.look().prompt_chars);
-            Ok(Admission::Admitted(Box::new(open)))
+            Ok(Admission::Admitted(Box::new(Open::new(Arc::clone(app), facts))))
         }
         Admit::Changed => Ok(Admission::Stale),
-        other => Err(refusal(&other).into()),
+        other => Err(refusal(&other, &rights.quotas).into()),
     }
 }
 
@@ -103,7 +114,7 @@ async fn stand_in_line(
 ) -> Result<Admit, Fall> {
     let deadline = Instant::now() + app.catalog.load().limits.key_wait.saturating_sub(journey.waited);
     let mut turns = 0;
-    let mut stood = false;
+    let mut stood = None;
     // Subscribed before the place is taken: a slot freed in between is not missed.
     let place = app.waker.place(journey.request.as_str());
     loop {
@@ -116,17 +127,19 @@ async fn stand_in_line(
                 return Ok(answer);
             }
             ask.span = known.caller.rights.spend.as_ref().map(|limit| span_at(limit, now_ms));
+            ask.quotas = turns_at(&known.caller.rights.quotas, now_ms);
             continue;
         }
         let Some(pause) = pause(&answer) else {
-            if stood && !matches!(answer, Admit::Admitted { .. }) {
+            if stood.is_some() && !matches!(answer, Admit::Admitted { .. }) {
                 leave(app, ask).await;
             }
             return Ok(answer);
         };
-        stood = true;
+        stood.get_or_insert_with(|| {
+            (app.metrics.stand_in_line(), app.metrics.occupancy.waits_for_key(&ask.account, &ask.key))
+        });
         let began = Instant::now();
-        let _waiting = app.metrics.stand_in_line();
         tokio::select! {
             () = gone.cancelled() => {}
             _ = place.woken(pause.min(left)) => {}
@@ -144,7 +157,14 @@ fn pause(answer: &Admit) -> Option<Duration> {
     match answer {
         // The exact time is known, but a caller ahead may leave and a place must be kept alive.
         Admit::OverRate { wait, position: Some(_), .. } => Some((*wait).min(Duration::from_secs(1))),
-        Admit::OverConcurrency { position: Some(_), .. } => Some(FALLBACK),
+        // The head of the line knows the soonest time, but where open requests stand in the way.
+        Admit::OverTokens { soonest, position: Some(1), .. } if !soonest.is_zero() => {
+            Some((*soonest).min(Duration::from_secs(1)))
+        }
+        Admit::OverTokens { position: Some(_), .. }
+        | Admit::OverSpend { position: Some(_), .. }
+        | Admit::OverQuota { position: Some(_), .. }
+        | Admit::OverConcurrency { position: Some(_), .. } => Some(FALLBACK),
         _ => None,
     }
 }
@@ -153,18 +173,6 @@ async fn leave(app: &Shared, ask: &AdmitAsk) {
     if let Err(error) = app.store.leave_key(&ask.account, &ask.key, &ask.request).await {
         // The place lapses by itself within two seconds.
         tracing::debug!(%error, "a place in line was not given up");
-    }
-}
-
-fn refusal(answer: &Admit) -> Refusal {
-    match answer {
-        Admit::Disabled => Refusal::Key(KeyFault::Unknown),
-        Admit::NoBalance { .. } => Refusal::Balance,
-        Admit::OverSpend { .. } => Refusal::SpendLimit,
-        Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait: *wait },
-        Admit::OverConcurrency { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
-        // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
-        _ => Refusal::StateUnavailable,
     }
 }
 
@@ -179,16 +187,18 @@ pub fn unanswered(app: &Shared, error: &StateError) -> Refusal {
 /// is held for it.
 fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     let name = &asked.wanted.look().model;
-    if !allowed(&caller.rights.models, name, &asked.model.name) {
+    if !allowed(&caller.rights.models, asked.named) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
     }
     if asked.ladder.steps.is_empty() {
         return Err(super::unknown(asked.wanted));
     }
-    let money_counts = caller.money == MoneyLimit::Limited || caller.rights.spend.is_some();
+    let by_cost = |quota: &Quota| matches!(quota.amount, Amount::Cost(_));
+    let limited = caller.rights.spend.is_some() || caller.rights.quotas.iter().any(by_cost);
+    let money_counts = caller.money == MoneyLimit::Limited || limited;
     let mut most = NanoDollars::ZERO;
     let mut all_free = true;
-    for rung in asked.ladder.steps.iter().flat_map(|step| &step.rungs) {
+    for rung in asked.ladder.rungs() {
         if rung.serving.connection.owner != Owner::Platform {
             continue;
         }
@@ -206,10 +216,8 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
 }
 
 /// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
-pub(super) fn allowed(patterns: &[String], asked: &str, model: &ModelName) -> bool {
-    let matches = |pattern: &ModelPattern| {
-        pattern.matches(model) || ModelName::parse(asked).is_ok_and(|name| pattern.matches(&name))
-    };
+pub(super) fn allowed(patterns: &[String], asked: &Named) -> bool {
+    let matches = |pattern: &ModelPattern| pattern.matches(&asked.model.name) || pattern.matches(&asked.name);
     patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::named(text)).any(|p| matches(&p))
 }
 
@@ -220,8 +228,12 @@ fn upper_bound(price: &Price, wanted: &Wanted) -> NanoDollars {
 
 /// The turn of the limit's period that holds a moment. A period that cannot be read is one that never turns: the stricter reading.
 fn span_at(limit: &SpendLimit, now_ms: i64) -> SpendSpan {
-    let span = Period::named(&limit.period, &limit.zone).span_at(now_ms);
-    SpendSpan { label: span.label.into(), start_ms: span.start_ms, end_ms: span.end_ms }
+    SpendSpan::at(&Period::named(&limit.period, &limit.zone), now_ms)
+}
+
+/// The counters of quotas that hold a moment.
+fn turns_at(quotas: &[Quota], now_ms: i64) -> Vec<QuotaTurn> {
+    quotas.iter().map(|quota| QuotaTurn::at(quota, now_ms)).collect()
 }
 
 /// This machine's clock: only a first guess, which the script corrects.
@@ -232,6 +244,7 @@ fn now_ms() -> i64 {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use shared::limit::{Cycle, Extent};
     use shared::state::records::{KeyRights, MoneyLimit, Overdraft};
 
     use super::*;
@@ -273,9 +286,9 @@ accounts: [{id: acme}]
         let wanted = Wanted::read(Entry::at(Api::Chat), body).unwrap();
         assert_eq!(wanted.look().prompt_chars, 100);
         let catalog = catalog(FILE);
-        let model = catalog.model(model).unwrap();
-        let ladder = plan(&catalog, Means { account: &caller.account, byok: &[], platform }, model);
-        may_use(caller, Asked { wanted: &wanted, model, ladder: &ladder, gone: &CancellationToken::new() })
+        let named = catalog.find(model).unwrap();
+        let ladder = plan(&catalog, Means { platform, ..Means::of(&caller.account) }, &named.model, None);
+        may_use(caller, Asked { wanted: &wanted, named: &named, ladder: &ladder, gone: &CancellationToken::new() })
     }
 
     #[test]
@@ -309,6 +322,10 @@ accounts: [{id: acme}]
         assert_eq!(hold(&limited, "unpriced", "", Platform::Allowed), no_price);
         let mut spending = unlimited.clone();
         let limit = NanoDollars::new(1).unwrap();
+        let mut counting = unlimited.clone();
+        counting.rights.quotas =
+            vec![Quota { amount: Amount::Cost(limit), extent: Extent::Calendar(Period::utc(Cycle::Day)) }];
+        assert_eq!(hold(&counting, "unpriced", "", Platform::Allowed), no_price);
         spending.rights.spend = Some(SpendLimit { limit, period: "month".into(), zone: "UTC".into() });
         assert_eq!(hold(&spending, "unpriced", "", Platform::Allowed), no_price);
         assert!(hold(&unlimited, "unpriced", "", Platform::Allowed).is_ok());

@@ -6,15 +6,17 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Response, Url};
 use shared::config::Timeouts;
-use shared::failure::{self, Effect, Told, Transport, Verdict};
+use shared::failure::{self, Class, Effect, Endpoints, Scope, Signals, Site, Told, Transport, Verdict};
 use shared::ids::RequestId;
+use shared::state::capacity::ToldLimit;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::memory::Memory;
 use super::pictures::Pictures;
 use super::plan::Rung;
-use crate::catalog::Connection;
+use crate::catalog::Serving;
+use crate::dialect::mend::mended;
 use crate::dialect::translate::{Fed, StreamTranslation, WholeAnswer};
 use crate::dialect::wanted::{Found, UpstreamCall, Wanted};
 use crate::dialect::{Answer, Dialect};
@@ -55,6 +57,16 @@ pub struct Failure {
     pub verdict: Verdict,
     /// What follows from it.
     pub effect: Effect,
+    /// What the upstream told of its limits.
+    pub told: Vec<ToldLimit>,
+}
+
+impl Failure {
+    /// Whether the credential is of no use until a person or a long time has mended it: then a call costs no attempt.
+    pub fn credential_is_dead(&self) -> bool {
+        let whole = self.effect.lock.is_some_and(|lock| lock.scope == Scope::Connection);
+        whole && matches!(self.verdict.class, Class::Auth | Class::Billing)
+    }
 }
 
 /// An upstream that answers.
@@ -64,6 +76,8 @@ pub struct Committed {
     pub first_token: Duration,
     /// What the upstream's headers say that the caller may know.
     pub headers: HeaderMap,
+    /// What the upstream told of its limits.
+    pub told: Vec<ToldLimit>,
     /// The answer.
     pub body: Body,
 }
@@ -112,12 +126,13 @@ pub struct Exchange<'a> {
 }
 
 /// Calls one rung. The request is made afresh from the caller's own bytes, so every attempt sends what an only one would.
-pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
+/// `endpoint`: which of the rung's.
+pub async fn attempt(exchange: Exchange<'_>, rung: &Rung, endpoint: usize) -> Attempted {
     let connection = &rung.serving.connection;
     if let Some(body) = exchange.wanted.local_answer(connection.dialect) {
         let answer = WholeAnswer { body, ..WholeAnswer::default() };
-        let (first_token, headers) = (Duration::ZERO, HeaderMap::new());
-        return Attempted::Answers(Box::new(Committed { first_token, headers, body: Body::Whole(answer) }));
+        let (first_token, headers, body) = (Duration::ZERO, HeaderMap::new(), Body::Whole(answer));
+        return Attempted::Answers(Box::new(Committed { first_token, headers, told: Vec::new(), body }));
     }
     let images = tokio::select! {
         images = exchange.pictures.inline(exchange.wanted, connection.dialect) => images,
@@ -134,12 +149,12 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
         Err(bad) => return Attempted::Inexpressible(bad),
     };
     let outcome = tokio::select! {
-        outcome = exchange.commit(connection, made) => outcome,
+        outcome = exchange.send(&rung.serving, endpoint, made) => outcome,
         () = exchange.gone.cancelled() => return Attempted::Gone,
     };
     match outcome {
         Ok(committed) => Attempted::Answers(Box::new(committed)),
-        Err(failed) => Attempted::Failed(Box::new(failed.class(connection))),
+        Err(failed) => Attempted::Failed(Box::new(failed.class(&rung.serving))),
     }
 }
 
@@ -148,6 +163,7 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung) -> Attempted {
 pub struct Failed {
     error: Box<UpstreamError>,
     told: Option<Told>,
+    limits: Vec<ToldLimit>,
 }
 
 impl Failed {
@@ -164,7 +180,7 @@ impl Failed {
             Transport::NotTheFormat | Transport::ErrorInSuccess => "the answer was not in the asked format",
             Transport::ClientGone => "the caller went away",
         };
-        Self { error: Box::new(dialect.broken(transport, reason)), told: None }
+        Self { error: Box::new(dialect.broken(transport, reason)), told: None, limits: Vec::new() }
     }
 }
 
@@ -173,29 +189,52 @@ impl From<Box<UpstreamError>> for Failed {
     fn from(error: Box<UpstreamError>) -> Self {
         let now = jiff::Timestamp::now().as_second();
         let told = told_time::told(&HeaderMap::new(), error.json.as_ref(), &error.signals.body, now);
-        Self { error, told }
+        Self { error, told, limits: Vec::new() }
     }
 }
 
 impl Failed {
+    /// A success that is no answer: its provider's own rules look into the body, whatever it is.
+    fn in_success(mut error: Box<UpstreamError>, body: &[u8]) -> Self {
+        if error.signals.body.is_empty() {
+            error.signals.body = Signals::text(&String::from_utf8_lossy(&body[..body.len().min(ERROR_BODY_MAX)]));
+        }
+        error.into()
+    }
+
     /// The one place where an outcome is classed.
-    pub fn class(mut self, connection: &Connection) -> Failure {
+    pub fn class(mut self, serving: &Serving) -> Failure {
+        let connection = &serving.connection;
         connection.redact(&mut self.error);
-        let owner = connection.owner_kind();
+        let endpoints = if serving.endpoints.len() > 1 { Endpoints::Several } else { Endpoints::One };
+        let site = Site { owner: connection.owner_kind(), policy: connection.error_policy, endpoints };
         let verdict = failure::classify(&self.error.signals, connection.error_policy, &connection.error_rules);
-        let effect = failure::effect(&verdict, self.told, owner, connection.error_policy);
-        Failure { error: self.error, verdict, effect }
+        let effect = failure::effect(&verdict, self.told, site);
+        Failure { error: self.error, verdict, effect, told: self.limits }
     }
 }
 
 impl Exchange<'_> {
-    async fn commit(&self, connection: &Connection, made: UpstreamCall) -> Result<Committed, Failed> {
+    /// The call; once more without what the upstream refused in it, where that can be left out.
+    async fn send(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Committed, Failed> {
+        let failed = match self.commit(serving, endpoint, made.clone()).await {
+            Ok(committed) => return Ok(committed),
+            Err(failed) => failed,
+        };
+        match mended(&failed.error.signals, &made) {
+            Some(mended) => self.commit(serving, endpoint, mended).await,
+            None => Err(failed),
+        }
+    }
+
+    async fn commit(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Committed, Failed> {
+        let connection = &serving.connection;
         let dialect = connection.dialect;
         let began = Instant::now();
         let failed = |transport| Failed::of(dialect, transport);
         let first_token = (began + self.timeouts.first_token).min(self.deadline);
         let sent = async {
-            let call = self.call(connection, made).await?;
+            let call = self.call(serving, endpoint, made).await?;
             self.client.send(call).await.map_err(failed)
         };
         let response = timeout_at(first_token, sent).await.map_err(|_| failed(Transport::FirstTokenTimeout))??;
@@ -206,26 +245,33 @@ impl Exchange<'_> {
             return Err(error_answer(dialect, response).await);
         }
         let headers = shown(response.headers());
+        let told = told_time::limits(response.headers(), jiff::Timestamp::now().as_second());
         let body = match self.wanted.look().answer {
             Answer::Whole => Body::Whole(self.whole(dialect, response).await?),
             Answer::Stream => Body::Stream(Box::new(self.open(dialect, response, first_token).await?)),
         };
-        Ok(Committed { first_token: began.elapsed(), headers, body })
+        Ok(Committed { first_token: began.elapsed(), headers, told, body })
     }
 
-    /// The call with the connection's credential.
-    async fn call(&self, connection: &Connection, made: UpstreamCall) -> Result<Call, Failed> {
+    /// The call with the connection's credential and its pool's headers.
+    async fn call(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Call, Failed> {
+        let connection = &serving.connection;
+        let endpoint = serving.endpoints.get(endpoint).or(serving.endpoints.first());
+        let base_url = endpoint.map_or("", |endpoint| &*endpoint.base_url);
         // Only Google's paths have a query of their own, and only others want a version in theirs.
         let query = if made.path.contains('?') { "" } else { &*connection.query };
-        let url = Url::parse(&format!("{}{}{query}", connection.base_url, made.path))
+        let url = Url::parse(&format!("{}{}{query}", base_url, made.path))
             .map_err(|_| Failed::of(connection.dialect, Transport::Connect))?;
         let mut headers = made.headers;
+        if let Some(pool) = &serving.pool {
+            headers.extend(pool.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
         let (name, value) = connection.proof(self.client).await.map_err(|error| {
             tracing::warn!(connection = %connection.id, %error, "no access token");
             match error {
                 // As the upstream would say it of the token we cannot get.
                 TokenError::Refused(_) => {
-                    Failed { error: Box::new(connection.dialect.read_error(401, b"")), told: None }
+                    Failed { error: Box::new(connection.dialect.read_error(401, b"")), told: None, limits: Vec::new() }
                 }
                 TokenError::Away => Failed::of(connection.dialect, Transport::Connect),
             }
@@ -259,7 +305,8 @@ impl Exchange<'_> {
             rest.extend_from_slice(&chunk);
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        Ok(self.wanted.whole(dialect, content_type(&response), &bytes, self.request.as_str())?)
+        let answer = self.wanted.whole(dialect, content_type(&response), &bytes, self.request.as_str());
+        answer.map_err(|error| Failed::in_success(error, &bytes))
     }
 
     async fn next_chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Transport> {
@@ -312,7 +359,7 @@ impl Exchange<'_> {
         let body = error_body(response).await;
         match self.wanted.whole(dialect, kind.as_deref(), &body, self.request.as_str()) {
             Ok(_) => Failed::of(dialect, Transport::NotTheFormat),
-            Err(error) => error.into(),
+            Err(error) => Failed::in_success(error, &body),
         }
     }
 }
@@ -337,6 +384,7 @@ impl Held {
         self.fed.usage = next.usage.or(self.fed.usage);
         self.fed.done |= next.done;
         self.fed.kept.extend(next.kept);
+        self.fed.made = next.made.or(self.fed.made.take());
     }
 }
 
@@ -350,8 +398,9 @@ async fn error_answer(dialect: Dialect, response: Response) -> Failed {
     let body = error_body(response).await;
     let mut error = dialect.read_error(status.as_u16(), &body);
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
-    let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, jiff::Timestamp::now().as_second());
-    Failed { error: Box::new(error), told }
+    let now = jiff::Timestamp::now().as_second();
+    let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, now);
+    Failed { error: Box::new(error), told, limits: told_time::limits(&headers, now) }
 }
 
 /// The body of an error as far as it comes in time.

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use shared::failure::{Class, Effect, Next, Owner};
-use shared::state::capacity::{LockCause, ProbeOf, RungState};
+use shared::ids::ModelName;
+use shared::state::capacity::{LockCause, ProbeOf, RungState, Turn};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Fall;
 use super::admit::FALLBACK;
 use super::attempt::{Attempted, Committed, Exchange, Failure, attempt};
+use super::conversation::Conversation;
 use super::held::Held;
 use super::journey::{Journey, Tried};
 use super::offer::offer;
@@ -20,12 +22,18 @@ use crate::catalog::Catalog;
 use crate::error::{After, Closed, Failed, Refusal};
 use crate::metrics::AttemptLabels;
 
+mod budget;
+mod fit;
 mod slot;
 
-use slot::Taken;
+use budget::Calls;
+use slot::{Chain, Offer, Slot, Taken};
 
 /// Before the same rung is asked again, at most so long.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// While a closed ladder is waited for, it is looked at again at least so often: someone may open it by hand.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A rung that answers, and the slot it holds.
 #[derive(Debug)]
@@ -47,11 +55,17 @@ pub struct Climb<'a> {
     pub catalog: &'a Catalog,
     /// The ladder.
     pub ladder: &'a Ladder,
+    /// The model that was asked for.
+    pub model: &'a ModelName,
+    /// Whose turn it takes in lines.
+    pub turn: &'a Turn,
+    /// The conversation it belongs to.
+    pub conversation: &'a Conversation<'a>,
     /// How rungs are called.
     pub exchange: Exchange<'a>,
 }
 
-/// How far a step was climbed.
+/// How far a part of the ladder was climbed.
 enum Ended {
     /// A rung answers.
     Answered(Box<Answered>),
@@ -59,26 +73,25 @@ enum Ended {
     Full(Duration),
     /// All that could be tried was tried; the rest is closed.
     Spent,
+    /// No rung of this model is of any use to the request.
+    Unfit,
 }
 
-/// What one climb has seen.
-struct Walk<'a> {
-    climb: Climb<'a>,
-    journey: &'a mut Journey,
-    /// Names the leases of this request.
-    leases: u32,
-    /// The rungs that were called: none is offered twice, however often its step is visited.
-    tried: Vec<&'a Rung>,
-    /// The steps of all calls, retries included: what the budgets count.
-    calls: Vec<&'a Step>,
-    /// Time stood in lines, over all steps.
-    stood: Duration,
-    /// The failure of the most preferred rung that was really tried, and the rank of its step.
-    first: Option<(usize, Failure, Owner)>,
-    /// True while nothing but rate limits and billing stood in the way.
-    only_limits: bool,
-    /// The soonest moment something opens.
-    soonest: Option<Instant>,
+/// What became of a call that brought no answer.
+enum Missed {
+    /// Another endpoint of the rung may bring one; whether the rung may be asked again when none does.
+    Endpoint(Again),
+    /// Another rung may.
+    Rung(Again),
+    /// Another model may.
+    Model,
+}
+
+/// Whether a failure may have passed by the time the rung is asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Yes,
+    No,
 }
 
 /// Whether a step may be waited for.
@@ -90,96 +103,216 @@ enum Line {
     Stand,
 }
 
-/// Climbs until one rung answers. Steps that are only full are waited for last, in the most preferred of them, at most
-/// `limits.capacity_wait` in all.
+/// What one climb has seen.
+struct Walk<'a> {
+    climb: Climb<'a>,
+    journey: &'a mut Journey,
+    /// Names the leases of this request.
+    leases: u32,
+    /// The rungs that were called: none is offered twice, however often its step is visited.
+    tried: Vec<&'a Rung>,
+    /// All calls, retries included.
+    calls: Calls<'a>,
+    /// Time stood in lines and before closed ladders.
+    stood: Duration,
+    /// That of it which was stood for preferred connections alone.
+    stood_alone: Duration,
+    /// The failure of the most preferred rung that was really tried, and the rank of its step.
+    first: Option<(usize, Failure, Owner)>,
+    /// The last rung of this level that failed in passing.
+    again: Option<(&'a Step, &'a Rung)>,
+    /// The most preferred rung that is closed for nothing but its endpoints.
+    resort: Option<(&'a Step, &'a Rung)>,
+    /// A step that is only full and may be left for lower ones.
+    spilled: Option<&'a Step>,
+    /// The larger model that a request which was too long goes to.
+    larger: Option<&'a ModelName>,
+    /// True while nothing but rate limits and billing stood in the way.
+    only_limits: bool,
+    /// True while every call met a credential that is refused or out of money.
+    only_dead: bool,
+    /// The soonest moment something opens.
+    soonest: Option<Instant>,
+    /// Someone else's probe is under way: its verdict may come at any moment.
+    probing: bool,
+}
+
+/// Climbs until one rung answers. A model whose groups are only full is waited for, at most `limits.capacity_wait` in all, before its
+/// peers are asked (unless the group spills); so is a ladder of which nothing could be tried because all of it is closed, if that helps.
 pub async fn climb(climb: Climb<'_>, journey: &mut Journey) -> Result<Box<Answered>, Fall> {
-    let mut walk = Walk {
-        stood: Duration::ZERO,
-        climb,
-        journey,
-        leases: 0,
-        tried: Vec::new(),
-        calls: Vec::new(),
-        first: None,
-        only_limits: true,
-        soonest: None,
-    };
-    let mut full: Option<(&Step, Duration)> = None;
-    let mut steps = climb.ladder.steps.iter().peekable();
-    while let Some(step) = steps.next() {
-        // With no other place left to wait in, one call both asks and stands in line.
-        let line = if steps.peek().is_none() && full.is_none() { Line::Stand } else { Line::Pass };
-        match walk.step(step, line).await? {
-            Ended::Answered(answered) => return Ok(answered),
-            Ended::Full(wait) if line == Line::Stand => return Err(Refusal::NoCapacity { wait }.into()),
-            Ended::Full(wait) => full = full.or(Some((step, wait))),
-            Ended::Spent => {}
+    let mut walk = Walk::new(climb, journey);
+    loop {
+        if let Some(answered) = walk.pass().await? {
+            return Ok(answered);
         }
-    }
-    let Some((step, _)) = full else { return Err(walk.fall()) };
-    match walk.step(step, Line::Stand).await? {
-        Ended::Answered(answered) => Ok(answered),
-        Ended::Full(wait) => Err(Refusal::NoCapacity { wait }.into()),
-        Ended::Spent => Err(walk.fall()),
+        let Some(pause) = walk.opening() else { return Err(walk.fall()) };
+        walk.wait_closed(pause).await?;
     }
 }
 
 impl<'a> Walk<'a> {
-    /// Tries the rungs of one step that were not tried yet: equals at once, each at most once; before leaving it, the last one
-    /// that failed in passing once more.
-    async fn step(&mut self, step: &'a Step, line: Line) -> Result<Ended, Fall> {
-        let mut open = self.untried(step);
-        let mut again: Option<&'a Rung> = None;
-        let mut full: Option<Duration> = None;
-        loop {
-            let retry = open.is_empty();
-            let candidates = if retry { again.take().into_iter().collect() } else { open.clone() };
-            if candidates.is_empty() || self.budget_spent(step) {
-                if !candidates.is_empty() {
-                    // Something is open, only this request may not try it any more.
-                    self.opens_in(Duration::ZERO);
-                }
-                return Ok(full.map_or(Ended::Spent, Ended::Full));
-            }
-            if retry {
-                self.pause().await?;
-            }
-            let (rung, held) = match self.take(step, &candidates, line).await? {
-                Taken::Slot { rung, held } => (rung, held),
-                Taken::Full(wait) => {
-                    full = full.or(Some(wait));
-                    open.clear();
-                    continue;
-                }
-                Taken::Closed => {
-                    open.clear();
-                    continue;
-                }
-            };
-            self.calls.push(step);
-            self.tried.push(rung);
-            open.retain(|other| !std::ptr::eq(*other, rung));
-            match self.call(rung, held).await? {
-                Ok(answered) => return Ok(Ended::Answered(answered)),
-                Err(effect) if retry || !effect.retries_same_rung() => {}
-                Err(_) => again = Some(rung),
-            }
+    fn new(climb: Climb<'a>, journey: &'a mut Journey) -> Self {
+        Self {
+            climb,
+            journey,
+            leases: 0,
+            tried: Vec::new(),
+            calls: Calls::new(&climb.catalog.limits.attempts),
+            stood: Duration::ZERO,
+            stood_alone: Duration::ZERO,
+            first: None,
+            again: None,
+            resort: None,
+            spilled: None,
+            larger: None,
+            only_limits: true,
+            only_dead: true,
+            soonest: None,
+            probing: false,
         }
     }
 
+    /// Once down the whole ladder: the model that was asked for and its peers, or the larger model where the request was too long; then
+    /// what spilled; then the first endpoint of a rung whose endpoints all rest.
+    async fn pass(&mut self) -> Result<Option<Box<Answered>>, Fall> {
+        (self.soonest, self.probing, self.resort, self.spilled) = (None, false, None, None);
+        for run in self.climb.ladder.runs() {
+            if let Ended::Answered(answered) = self.model(run).await? {
+                return Ok(Some(answered));
+            }
+            while let Some(run) = self.larger.take().and_then(|name| self.climb.ladder.larger_run(name)) {
+                match self.model(run).await? {
+                    Ended::Answered(answered) => return Ok(Some(answered)),
+                    _ if self.larger.is_none() => return Err(self.fall()),
+                    _ => {}
+                }
+            }
+        }
+        if let Some(step) = self.spilled.take() {
+            match self.step(step, Line::Stand).await? {
+                Ended::Answered(answered) => return Ok(Some(answered)),
+                Ended::Full(wait) => return Err(self.busy(wait)),
+                Ended::Spent | Ended::Unfit => {}
+            }
+        }
+        match self.resort.take() {
+            Some((step, rung)) => self.once_more(step, Offer { rung, chain: Chain::First }).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Tries the steps of one model. Those that are only full are waited for last, in the most preferred of them.
+    async fn model(&mut self, run: &'a [Step]) -> Result<Ended, Fall> {
+        if !self.fits(run) {
+            return Ok(Ended::Unfit);
+        }
+        let mut full: Option<&'a Step> = None;
+        for (index, step) in run.iter().enumerate() {
+            let next = run.get(index + 1);
+            // With no other place left to wait in, one call both asks and stands in line.
+            let stands = next.is_none() && full.is_none() && !self.climb.catalog.spills(&step.group);
+            match self.step(step, if stands { Line::Stand } else { Line::Pass }).await? {
+                Ended::Full(wait) if stands => return Err(self.busy(wait)),
+                Ended::Full(_) => full = full.or(Some(step)),
+                Ended::Spent => {}
+                done => return Ok(done),
+            }
+            if next.is_none_or(|next| !next.is_level_with(step))
+                && let Some(answered) = self.retry().await?
+            {
+                return Ok(Ended::Answered(answered));
+            }
+        }
+        let Some(step) = full else { return Ok(Ended::Spent) };
+        if self.climb.catalog.spills(&step.group) {
+            self.spilled = self.spilled.or(Some(step));
+            return Ok(Ended::Spent);
+        }
+        match self.step(step, Line::Stand).await? {
+            Ended::Full(wait) => Err(self.busy(wait)),
+            ended => Ok(ended),
+        }
+    }
+
+    /// Tries the rungs of one step that were not tried yet: equals at once, each at most once.
+    async fn step(&mut self, step: &'a Step, line: Line) -> Result<Ended, Fall> {
+        let mut open = self.untried(step);
+        while !open.is_empty() {
+            if self.budget_spent(step) {
+                // Something is open, only this request may not try it any more.
+                self.opens_in(Duration::ZERO);
+                break;
+            }
+            let offers: Vec<Offer<'a>> = open.iter().map(|rung| Offer { rung, chain: Chain::Whole }).collect();
+            let slot = match self.take(step, &offers, line).await? {
+                Taken::Slot(slot) => slot,
+                Taken::Full(wait) => return Ok(Ended::Full(wait)),
+                Taken::Closed => break,
+            };
+            let rung = slot.rung;
+            open.retain(|other| !std::ptr::eq(*other, rung));
+            self.tried.push(rung);
+            match self.chain(step, slot).await? {
+                Ok(answered) => return Ok(Ended::Answered(answered)),
+                Err(Missed::Model) => return Ok(Ended::Unfit),
+                Err(Missed::Endpoint(Again::Yes) | Missed::Rung(Again::Yes)) => self.again = Some((step, rung)),
+                Err(Missed::Endpoint(Again::No) | Missed::Rung(Again::No)) => {}
+            }
+        }
+        Ok(Ended::Spent)
+    }
+
+    /// Calls the endpoints of a rung one after another, as long as the failure is one of the endpoint.
+    async fn chain(&mut self, step: &'a Step, slot: Slot<'a>) -> Result<Result<Box<Answered>, Missed>, Fall> {
+        let rung = slot.rung;
+        let mut rest: Vec<usize> = (0..rung.serving.endpoints.len()).collect();
+        let mut slot = slot;
+        self.calls.count(step);
+        loop {
+            rest.retain(|other| *other != slot.endpoint);
+            let missed = match self.call(slot).await? {
+                Ok(answered) => return Ok(Ok(answered)),
+                Err(missed) => missed,
+            };
+            if !matches!(missed, Missed::Endpoint(_)) || rest.is_empty() || self.calls.request_spent() {
+                return Ok(Err(missed));
+            }
+            let offer = Offer { rung, chain: Chain::Rest(rest.clone()) };
+            let Taken::Slot(next) = self.take(step, &[offer], Line::Pass).await? else { return Ok(Err(missed)) };
+            self.calls.count_endpoint(step);
+            slot = next;
+        }
+    }
+
+    /// The last rung of a level that failed in passing, once more before the step down.
+    async fn retry(&mut self) -> Result<Option<Box<Answered>>, Fall> {
+        let Some((step, rung)) = self.again.take() else { return Ok(None) };
+        if self.budget_spent(step) {
+            return Ok(None);
+        }
+        self.pause().await?;
+        self.once_more(step, Offer { rung, chain: Chain::Whole }).await
+    }
+
+    /// One call outside the order.
+    async fn once_more(&mut self, step: &'a Step, offer: Offer<'a>) -> Result<Option<Box<Answered>>, Fall> {
+        if self.budget_spent(step) {
+            return Ok(None);
+        }
+        let Taken::Slot(slot) = self.take(step, &[offer], Line::Pass).await? else { return Ok(None) };
+        self.tried.push(slot.rung);
+        self.calls.count(step);
+        Ok(self.call(slot).await?.ok())
+    }
+
     fn untried(&self, step: &'a Step) -> Vec<&'a Rung> {
-        let mut rungs = offer(step);
+        let mut rungs = offer(step, self.climb.app.keeper.healths());
         rungs.retain(|rung| !self.tried.iter().any(|tried| std::ptr::eq(*tried, *rung)));
         rungs
     }
 
     fn budget_spent(&self, step: &Step) -> bool {
-        let most = &self.climb.catalog.limits.attempts;
-        let within = |count: usize, most: u32| u32::try_from(count).is_ok_and(|count| count < most);
-        let in_step = self.calls.iter().filter(|called| called.is_like(step)).count();
-        !within(in_step, most.group.get())
-            || !within(self.calls.len(), most.request.get())
-            || Instant::now() >= self.climb.exchange.deadline
+        self.calls.spent(step) || Instant::now() >= self.climb.exchange.deadline
     }
 
     async fn pause(&self) -> Result<(), Fall> {
@@ -190,10 +323,25 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether a closed ladder is worth waiting for, and how long until it is looked at again: only if nothing was tried, for what was
+    /// tried has an answer.
+    fn opening(&self) -> Option<Duration> {
+        let wait = self.soonest?.saturating_duration_since(Instant::now());
+        let patience = self.patience();
+        if !self.tried.is_empty() || patience.is_zero() {
+            None
+        } else if self.probing {
+            Some(FALLBACK.min(patience))
+        } else {
+            (wait <= patience).then(|| wait.clamp(Duration::from_millis(1), LOOK_AGAIN))
+        }
+    }
+
     /// Calls a rung and records a failure before anything else is asked: the next decision must see it.
-    async fn call(&mut self, rung: &'a Rung, held: Held) -> Result<Result<Box<Answered>, Effect>, Fall> {
-        let connection = &rung.serving.connection;
+    async fn call(&mut self, slot: Slot<'a>) -> Result<Result<Box<Answered>, Missed>, Fall> {
+        let Slot { rung, endpoint, mut held } = slot;
         let began = Instant::now();
+        let connection = &rung.serving.connection;
         let operation = self.climb.exchange.wanted.api().operation();
         let span = tracing::info_span!(
             "attempt",
@@ -206,25 +354,31 @@ impl<'a> Walk<'a> {
             headgate.class = tracing::field::Empty,
             error.type = tracing::field::Empty,
         );
-        let outcome = attempt(self.climb.exchange, rung).instrument(span.clone()).await;
+        let outcome = attempt(self.climb.exchange, rung, endpoint).instrument(span.clone()).await;
         self.journey.upstream += began.elapsed();
         match outcome {
             Attempted::Answers(committed) => {
-                self.tried(rung, "ok", &span);
+                self.note(rung, "ok", &span);
+                held.tell(&committed.told);
                 held.committed();
                 Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
             }
-            Attempted::Inexpressible(bad) => Err(Refusal::BadRequest(bad).into()),
+            // Another model may be able to say it; the one that was asked for is the caller's own choice.
+            Attempted::Inexpressible(bad) if self.first.is_none() && !self.stands_in(rung) => {
+                Err(Refusal::BadRequest(bad).into())
+            }
+            Attempted::Inexpressible(_) => Ok(Err(Missed::Model)),
             Attempted::Gone => {
-                self.tried(rung, Class::Cancelled.as_str(), &span);
+                self.note(rung, Class::Cancelled.as_str(), &span);
                 Err(Fall::Gone)
             }
             Attempted::Failed(failure) => {
                 let class = failure.verdict.class;
-                self.tried(rung, class.as_str(), &span);
+                self.note(rung, class.as_str(), &span);
                 span.record("error.type", class.as_str());
                 self.alert(rung, class);
-                let mark = mark(&failure, &rung.serving.connection, self.climb.ladder.sole());
+                held.tell(&failure.told);
+                let mark = mark(&failure, rung, self.climb.ladder.sole(&rung.model.name));
                 let closed = held.give_back(mark).await;
                 self.opens_in(closed.unwrap_or_default());
                 self.failed(rung, *failure)
@@ -232,7 +386,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn tried(&mut self, rung: &Rung, outcome: &'static str, span: &tracing::Span) {
+    fn note(&mut self, rung: &Rung, outcome: &'static str, span: &tracing::Span) {
         span.record("headgate.class", outcome);
         let connection = rung.serving.connection.id.clone();
         let labels = AttemptLabels { connection: connection.as_str().into(), class: outcome };
@@ -241,24 +395,53 @@ impl<'a> Walk<'a> {
     }
 
     /// Keeps the failure of the most preferred rung, and ends the climb where the caller must be told.
-    fn failed(&mut self, rung: &Rung, failure: Failure) -> Result<Result<Box<Answered>, Effect>, Fall> {
+    fn failed(&mut self, rung: &'a Rung, failure: Failure) -> Result<Result<Box<Answered>, Missed>, Fall> {
         let effect = failure.effect;
-        self.only_limits &= matches!(failure.verdict.class, Class::RateLimited | Class::Billing);
+        let class = failure.verdict.class;
+        self.only_limits &= matches!(class, Class::RateLimited | Class::Billing);
+        let dead = failure.credential_is_dead();
+        self.only_dead &= dead;
+        if dead {
+            self.calls.forgive();
+        }
         let owner = rung.serving.connection.owner_kind();
-        let stop = matches!(effect.next, Next::Tell | Next::Larger | Next::Drop);
+        let missed = self.missed(rung, effect);
+        // What a model that stands in objects to is not the caller's fault; that its own credential is refused is its to know.
+        let tell = missed.is_none() && (!self.stands_in(rung) || class == Class::Auth);
         // A step that was full at first is tried after steps that are less preferred.
         let rank = self.rank();
-        if stop || self.first.as_ref().is_none_or(|(before, ..)| rank < *before) {
+        if tell || self.first.as_ref().is_none_or(|(before, ..)| rank < *before) {
             self.first = Some((rank, failure, owner));
         }
-        if stop { Err(self.fall()) } else { Ok(Err(effect)) }
+        if tell { Err(self.fall()) } else { Ok(Err(missed.unwrap_or(Missed::Model))) }
+    }
+
+    /// Where the request goes next; `None`: nowhere with this model.
+    fn missed(&mut self, rung: &'a Rung, effect: Effect) -> Option<Missed> {
+        let again = if effect.retries_same_rung() { Again::Yes } else { Again::No };
+        match effect.next {
+            Next::Tell | Next::Drop => None,
+            Next::Rung | Next::RetryThenRung => Some(Missed::Rung(again)),
+            Next::Endpoint | Next::EndpointThenRetry => Some(Missed::Endpoint(again)),
+            Next::Larger => {
+                let larger = rung.model.larger.as_ref();
+                let run = larger.and_then(|name| self.climb.ladder.larger_run(name))?;
+                self.larger = larger.filter(|_| self.fits(run));
+                self.larger.map(|_| Missed::Model)
+            }
+        }
+    }
+
+    /// Whether a rung's model is not the one that was asked for.
+    fn stands_in(&self, rung: &Rung) -> bool {
+        rung.model.name != *self.climb.model
     }
 
     /// The place in the ladder of the step that was called last.
     fn rank(&self) -> usize {
+        let mut steps = self.climb.ladder.steps.iter().chain(&self.climb.ladder.larger);
         let last = self.calls.last();
-        let mut steps = self.climb.ladder.steps.iter();
-        steps.position(|step| last.is_some_and(|last| std::ptr::eq(*last, step))).unwrap_or(usize::MAX)
+        steps.position(|step| last.is_some_and(|last| std::ptr::eq(last, step))).unwrap_or(usize::MAX)
     }
 
     /// A credential that is refused needs a person.
@@ -276,17 +459,26 @@ impl<'a> Walk<'a> {
         if let Some(wait) = wait {
             self.opens_in(wait);
         }
+        let dead =
+            |state: &RungState| matches!(state, RungState::Locked { cause: LockCause::Auth | LockCause::Billing, .. });
+        self.only_dead &= states.iter().all(dead);
+        self.probing |= states.iter().any(|state| matches!(state, RungState::Probing { .. }));
         self.only_limits &= states.iter().all(|state| match state {
             RungState::Locked { cause, .. } => *cause != LockCause::Auth,
             RungState::Full | RungState::OverRate { .. } => true,
             RungState::Probing { of, .. } => *of == ProbeOf::Limits,
-            RungState::Cooling { .. } => false,
+            RungState::Cooling { .. } | RungState::Endpoints { .. } => false,
         });
     }
 
     fn opens_in(&mut self, wait: Duration) {
         let at = Instant::now() + wait;
         self.soonest = Some(self.soonest.map_or(at, |soonest| soonest.min(at)));
+    }
+
+    /// What the caller is told when the rest of the ladder stayed full.
+    fn busy(&mut self, wait: Duration) -> Fall {
+        if self.first.is_some() { self.fall() } else { Refusal::NoCapacity { wait }.into() }
     }
 
     /// What the caller is told when no rung answered.
@@ -301,7 +493,11 @@ impl<'a> Walk<'a> {
                 Refusal::AllClosed { by, wait }.into()
             }
             Some((_, failure, owner)) => {
-                let after = if self.only_limits { After::AllLimited(wait) } else { After::Mixed };
+                let after = match (self.only_limits, self.only_dead) {
+                    (true, _) => After::AllLimited(wait),
+                    (false, true) => After::AllDead,
+                    (false, false) => After::Mixed,
+                };
                 let told = Failed { class: failure.verdict.class, owner, error: &failure.error, after };
                 Fall::Failed(Box::new(told.fault()))
             }

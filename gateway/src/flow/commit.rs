@@ -32,31 +32,37 @@ pub fn commit(app: &Shared, answered: Answered, open: Open, journey: &Journey, e
     journey.tell(&mut headers);
     put(&mut headers, MODEL, rung.model.name.as_str());
     put(&mut headers, CONNECTION, connection.id.as_str());
-    let (kind, body) = match committed.body {
+    let body = match committed.body {
         Body::Whole(answer) => {
             open.tally().delivered(answer.output_chars);
             if let Some(tokens) = answer.usage {
                 open.tally().report(tokens);
             }
             open.end(Outcome::Ok);
-            held.succeeded(committed.first_token);
-            ("application/json", answer.body.into())
+            // Counting tokens, by the upstream or by us, is no measure of how soon it answers.
+            held.succeeded((!ends.api.counts()).then_some(committed.first_token));
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer.body.into()
         }
         Body::Stream(stream) => {
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
-            let kind = match ends.framing {
-                Framing::Sse => "text/event-stream; charset=utf-8",
-                Framing::Array => "application/json",
-            };
-            let relay = Relay::new(*stream, open, held, ends.of(rung, committed.first_token));
-            (kind, relay.into_body())
+            announce_stream(&mut headers, ends.framing);
+            Relay::new(*stream, open, held, ends.of(rung, committed.first_token)).into_body()
         }
     };
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let mut response = Response::new(body);
     *response.headers_mut() = headers;
     response
+}
+
+/// Says of a stream what it is, and that nobody may keep or collect it on its way.
+pub fn announce_stream(headers: &mut HeaderMap, framing: Framing) {
+    let kind = match framing {
+        Framing::Sse => "text/event-stream; charset=utf-8",
+        Framing::Array => "application/json",
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
 }
 
 fn measure(app: &Shared, model: &shared::ids::ModelName, first_token: std::time::Duration, journey: &Journey) {

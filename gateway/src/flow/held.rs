@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::state::capacity::{Mark, Probe, RecordAsk};
+use shared::state::capacity::{Mark, Probe, RecordAsk, ToldLimit};
 
 use crate::app::Shared;
 use crate::lease_keeper::Parcel;
@@ -24,6 +24,13 @@ impl Held {
         Self { app: Shared::clone(app), probe, receipt: Some(Box::new(receipt)) }
     }
 
+    /// What the upstream told of its limits: kept when the slot is given back.
+    pub fn tell(&mut self, told: &[ToldLimit]) {
+        if let Some(receipt) = &mut self.receipt {
+            receipt.told = told.to_vec();
+        }
+    }
+
     /// Content flows: a probe has succeeded, however long the answer goes on.
     pub fn committed(&self) {
         let Some(receipt) = self.receipt.as_ref().filter(|_| self.probe == Probe::Yes) else { return };
@@ -42,9 +49,10 @@ impl Held {
         self.app.keeper.give_back(RecordAsk { mark, ..*receipt }).await
     }
 
-    /// Gives the slot back in the background: the attempt worked.
-    pub fn succeeded(mut self, first_token: Duration) {
-        self.hand_over(Mark::Success { first_token: Some(first_token) });
+    /// Gives the slot back in the background: the attempt worked. The time to the first token counts for the connection's health,
+    /// where there was one.
+    pub fn succeeded(mut self, first_token: Option<Duration>) {
+        self.hand_over(Mark::Success { first_token });
     }
 
     /// Gives the slot back in the background.

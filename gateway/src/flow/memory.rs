@@ -1,5 +1,5 @@
-//! Remembers for an account what proves an upstream's thoughts, where its callers cannot: any replica finds it again. When Redis is
-//! away the request goes on without.
+//! Remembers for an account what proves an upstream's thoughts, where its callers cannot, and who made the answers that upstreams
+//! keep: any replica finds it again. When Redis is away the request goes on without.
 
 use shared::ids::AccountId;
 use shared::state::Store;
@@ -41,6 +41,14 @@ impl Memory {
         thoughts
     }
 
+    /// Remembers that this connection made the answer its upstream keeps under this id.
+    pub async fn made(&self, id: &str, connection: &Connection) {
+        let maker = shared::state::made::Maker { account: self.account.clone(), connection: connection.id.clone() };
+        if let Err(error) = self.store.remember_maker(id, &maker).await {
+            tracing::debug!(%error, "who made an answer could not be remembered");
+        }
+    }
+
     /// Keeps what this connection's answer brought.
     pub async fn keep(&self, kept: &[Kept], connection: &Connection) {
         let at_rest = |kept: &Kept| Some((kept.call_id.clone(), kept.at_rest(maker(connection))?));
@@ -67,7 +75,7 @@ mod tests {
     use crate::catalog::tests::catalog;
     use crate::dialect::Api;
     use crate::dialect::wanted::Entry;
-    use crate::flow::plan::{Means, Platform, plan};
+    use crate::flow::plan::{Means, plan};
 
     const FILE: &str = "providers: {p: {dialect: anthropic, base_url: http://localhost:1}}\nmodels: {m: {provider: p}}\n\
                         connections: [{id: c, provider: p, api_key: k}]\n";
@@ -80,9 +88,9 @@ mod tests {
     async fn without_redis_nothing_is_remembered_and_nothing_fails() {
         let (app, catalog) = (app("redis://127.0.0.1:1"), catalog(FILE));
         let account: AccountId = "acme".parse().unwrap();
-        let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
+        let means = Means::of(&account);
         let connection =
-            Arc::clone(&plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].serving.connection);
+            Arc::clone(&plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].serving.connection);
         let wanted = Wanted::read(Entry::at(Api::Chat), Bytes::from_static(BODY.as_bytes())).unwrap();
         let body = Bytes::from_static(ANSWER.as_bytes());
         let kept = wanted.whole(connection.dialect, None, &body, "r").unwrap().kept;

@@ -1,5 +1,7 @@
 //! The models a key may use, as its caller's dialect lists them.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderValue, header};
@@ -9,6 +11,7 @@ use super::authenticate::{Known, Read, authenticate, authenticate_again};
 use super::journey::Journey;
 use super::{Fall, means, plan, tell};
 use crate::app::Shared;
+use crate::catalog::Named;
 use crate::dialect::{Dialect, anthropic, gemini, openai};
 use crate::error::Refusal;
 use crate::ingress;
@@ -71,8 +74,8 @@ fn list(app: &Shared, known: &Known, dialect: Dialect, which: &Which) -> Result<
         .into_iter()
         .filter(|(name, model)| {
             let rights = &known.caller.rights;
-            allowed(&rights.models, name.as_str(), &model.name)
-                && !plan::plan(&catalog, means(known), model).steps.is_empty()
+            let named = Named { name: (*name).clone(), model: Arc::clone(model), pool: None };
+            allowed(&rights.models, &named) && !plan::plan(&catalog, means(known), model, None).steps.is_empty()
         })
         .map(|(name, _)| name.as_str())
         .collect();

@@ -1,16 +1,21 @@
 //! In which order the rungs of a step are offered to the script, which takes the first that is open and free.
 
 use super::plan::{Order, Rung, Step};
+use crate::health::Healths;
 
 /// The rungs of a step in the order they are offered to the script.
-pub fn offer(step: &Step) -> Vec<&Rung> {
+pub fn offer<'s>(step: &'s Step, healths: &Healths) -> Vec<&'s Rung> {
     let mut rungs: Vec<&Rung> = step.rungs.iter().collect();
     match step.order {
         Order::Listed => {}
         Order::Priority => rungs.sort_by_key(|rung| rung.serving.connection.priority),
         Order::Spread => {
-            // A draw without replacement, each rung as likely as its weight: the least of exponential waits comes first.
-            let wait = |rung: &&Rung| -rand::random::<f64>().ln() / f64::from(rung.serving.connection.weight);
+            // A draw without replacement, each rung as likely as its weight × health: the least of exponential waits comes first.
+            let share = |rung: &Rung| {
+                let connection = &rung.serving.connection;
+                f64::from(connection.weight) * healths.factor(&connection.id)
+            };
+            let wait = |rung: &&Rung| -rand::random::<f64>().ln() / share(rung);
             let mut drawn: Vec<(f64, &Rung)> = rungs.iter().map(|rung| (wait(rung), *rung)).collect();
             drawn.sort_by(|(a, x), (b, y)| {
                 let by_priority = x.serving.connection.priority.cmp(&y.serving.connection.priority);
@@ -26,9 +31,11 @@ pub fn offer(step: &Step) -> Vec<&Rung> {
 mod tests {
     use std::collections::HashMap;
 
+    use shared::state::survey::Health;
+
     use super::*;
     use crate::catalog::tests::catalog;
-    use crate::flow::plan::{Means, Platform, plan};
+    use crate::flow::plan::{Means, plan};
 
     /// The step of a group of four: one behind the others, and of those one with half of the weight.
     fn step(strategy: &str) -> Step {
@@ -45,12 +52,16 @@ connections:
 "
         ));
         let account = "a".parse().unwrap();
-        let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
-        plan(&catalog, means, catalog.model("m").unwrap()).steps.remove(0)
+        let means = Means::of(&account);
+        plan(&catalog, means, catalog.model("m").unwrap(), None).steps.remove(0)
     }
 
     fn ids(step: &Step) -> Vec<String> {
-        offer(step).into_iter().map(|rung| rung.serving.connection.id.as_str().to_owned()).collect()
+        ids_by(step, &Healths::default())
+    }
+
+    fn ids_by(step: &Step, healths: &Healths) -> Vec<String> {
+        offer(step, healths).into_iter().map(|rung| rung.serving.connection.id.as_str().to_owned()).collect()
     }
 
     #[test]
@@ -79,6 +90,18 @@ connections:
         }
         // Once `light` is first, `twice` is second two times of three.
         assert!(u32::abs_diff(second_of_twice, 1_333) < 200, "{second_of_twice}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_connection_gets_a_twentieth_of_its_weight_and_all_of_it_again_with_time() {
+        let (step, healths) = (step("spread"), Healths::default());
+        let failing = Health { fails_milli: 50_000, ..Health::default() };
+        healths.learn(&"twice".parse().unwrap(), failing);
+        let first = |healths: &Healths| (0..4_000).filter(|_| ids_by(&step, healths)[0] == "twice").count();
+        // 0.1 of 2.1, then 2 of 4: the bounds are more than five standard deviations away.
+        assert!((110..=280).contains(&first(&healths)), "{}", first(&healths));
+        tokio::time::advance(std::time::Duration::from_mins(5)).await;
+        assert!((1_830..=2_170).contains(&first(&healths)), "{}", first(&healths));
     }
 
     #[test]

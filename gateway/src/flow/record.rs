@@ -6,15 +6,18 @@ use shared::failure::{Class, Cooldown, LockLength, Scope};
 use shared::state::capacity::{Length, LockCause, Mark, Sole};
 
 use super::attempt::Failure;
-use crate::catalog::Connection;
+use super::plan::Rung;
 
 /// The mark of a failure. Client errors and cancelled attempts mark nothing.
-pub fn mark(failure: &Failure, connection: &Connection, sole: Sole) -> Mark {
+pub fn mark(failure: &Failure, rung: &Rung, sole: Sole) -> Mark {
+    let connection = &rung.serving.connection;
     let Some(lock) = failure.effect.lock else {
-        return match failure.effect.cooldown {
-            Cooldown::Model => Mark::Failure { sole },
-            // A connection is never benched for one endpoint's 404.
-            Cooldown::Endpoint | Cooldown::None => Mark::Nothing,
+        return match (failure.effect.cooldown, connection.endpoint_rest) {
+            (Cooldown::Model, _) => Mark::Failure { sole },
+            (Cooldown::Endpoint, Some(rest)) => Mark::Endpoint { rest },
+            // Endpoints that never rest: what passes by is the connection's own failure, but nothing is benched for one endpoint's 404.
+            (Cooldown::Endpoint, None) if failure.effect.retries_same_rung() => Mark::Failure { sole },
+            (Cooldown::Endpoint | Cooldown::None, _) => Mark::Nothing,
         };
     };
     let cause = match failure.verdict.class {

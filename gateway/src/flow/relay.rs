@@ -31,7 +31,7 @@ use crate::error::{After, Failed as Told, Fault, Refusal};
 const TAIL: Duration = Duration::from_millis(100);
 
 /// A caller that hears nothing for so long is told that we are still there: proxies and clients cut silent connections.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How long after the end of its time a caller may leave its answer unread.
 const UNREAD: Duration = Duration::from_secs(1);
@@ -76,8 +76,8 @@ impl Ends {
 pub struct Relay {
     stream: OpenStream,
     source: Source,
-    /// Both present until the end.
-    held: Option<(Open, Held)>,
+    /// Dropped after the stream: whoever gets the slot next must not meet this call upstream.
+    held: Unended,
     last: Last,
     /// What broke the stream, until the caller is told.
     failed: Option<Failed>,
@@ -85,10 +85,19 @@ pub struct Relay {
     silence: Duration,
     /// What is to be kept before the caller has what was written.
     kept: Vec<Kept>,
+    /// The id under which the upstream keeps the answer, until that is remembered.
+    made: Option<String>,
     /// Rings when the upstream may have been silent for too long, or the caller heard nothing for a while. Kept over the events, as is `cut`: made anew for each, they
     /// would cost more than the event does.
     alarm: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+/// What is held until the end of the answer.
+#[derive(Debug)]
+struct Unended {
+    both: Option<(Open, Held)>,
+    first_token: Duration,
 }
 
 /// Where a relay is while nobody asks it for more. A caller that does not read asks for nothing, so nothing in the relay can
@@ -156,12 +165,13 @@ impl Relay {
         let cut = Box::pin(source.ends.cut.clone().cancelled_owned());
         Self {
             stream,
+            held: Unended { both: Some((open, held)), first_token: source.first_token },
             source,
-            held: Some((open, held)),
             last: Last::Nothing,
             failed: None,
             silence: Duration::ZERO,
             kept: Vec::new(),
+            made: None,
             alarm,
             cut,
         }
@@ -189,6 +199,9 @@ impl Relay {
     /// another replica.
     async fn next(&mut self) -> Option<Bytes> {
         let bytes = self.advance().await;
+        if let Some(id) = self.made.take() {
+            self.source.ends.memory.made(&id, &self.source.rung.serving.connection).await;
+        }
         if !self.kept.is_empty() {
             let kept = std::mem::take(&mut self.kept);
             self.source.ends.memory.keep(&kept, &self.source.rung.serving.connection).await;
@@ -232,7 +245,8 @@ impl Relay {
         self.last = Last::Content;
         let first = std::mem::take(&mut self.stream.first);
         self.kept.extend(first.kept);
-        if let Some((open, _)) = &self.held {
+        self.made = first.made;
+        if let Some((open, _)) = &self.held.both {
             open.deliver(first.chars);
             // Reported before, lest the caller leave at once; now for what was delivered, too.
             if let Some(tokens) = first.usage {
@@ -259,13 +273,14 @@ impl Relay {
 
     /// Counts what goes to the caller.
     fn count(&mut self, fed: Fed) -> Bytes {
-        if let Some((open, _)) = &self.held {
+        if let Some((open, _)) = &self.held.both {
             open.tally().delivered(fed.chars);
             if let Some(tokens) = fed.usage {
                 open.tally().report(tokens);
             }
         }
         self.kept.extend(fed.kept);
+        self.made = fed.made.or(self.made.take());
         fed.out
     }
 
@@ -360,14 +375,14 @@ impl Relay {
         self.last = Last::Done;
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::Ok);
-            held.succeeded(self.source.first_token);
+            held.succeeded(Some(self.source.first_token));
         }
     }
 
     /// The upstream broke off after content: an error event, no completion marker.
     fn broken(&mut self, failed: Failed) -> Bytes {
         let connection = &self.source.rung.serving.connection;
-        let failure = failed.class(connection);
+        let failure = failed.class(&self.source.rung.serving);
         tracing::info!(
             connection = %connection.id,
             class = failure.verdict.class.as_str(),
@@ -375,7 +390,7 @@ impl Relay {
         );
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::UpstreamBroken);
-            held.ended(mark(&failure, connection, self.source.ends.sole));
+            held.ended(mark(&failure, &self.source.rung, self.source.ends.sole));
         }
         let class = failure.verdict.class;
         let told = Told { class, owner: connection.owner_kind(), error: &failure.error, after: After::Mixed };
@@ -397,12 +412,19 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Unended {
+    fn take(&mut self) -> Option<(Open, Held)> {
+        self.both.take()
+    }
+}
+
+/// The caller is gone.
+impl Drop for Unended {
     fn drop(&mut self) {
-        if let Some((open, held)) = self.held.take() {
+        if let Some((open, held)) = self.take() {
             open.end(Outcome::ClientGone);
             // Content flowed: the connection is well.
-            held.succeeded(self.source.first_token);
+            held.succeeded(Some(self.first_token));
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use shared::ids::{AccountId, KeyId, ModelName, RequestId};
+use shared::limit::{Priority, TokenWeights};
 use shared::state::admission::SpendSpan;
-use shared::state::settlement::{Basis, Outcome, Settlement};
+use shared::state::capacity::Turn;
+use shared::state::quotas::QuotaTurn;
+use shared::state::settlement::{Basis, Outcome, Settlement, Upstream};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -12,7 +15,7 @@ use super::journey::Journey;
 use super::tally::{Bill, Tally};
 use crate::app::Shared;
 use crate::lease_keeper::{Parcel, RequestHold};
-use crate::metrics::{ModelLabel, RequestLabels, TokenLabels};
+use crate::metrics::{Counted, ModelLabel, RequestLabels, TokenLabels};
 
 /// An admitted request. It is settled when it is ended, and as failed when it is dropped before.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub struct Open {
     facts: Facts,
     tally: Arc<Tally>,
     span: Span,
+    _in_flight: Counted,
     /// Present until it is settled.
     pending: Option<Pending>,
 }
@@ -32,6 +36,8 @@ pub struct Facts {
     pub account: AccountId,
     /// Which client key.
     pub key: KeyId,
+    /// The key's.
+    pub priority: Priority,
     /// The request.
     pub request: RequestId,
     /// When it was admitted, by Redis' clock (Unix ms).
@@ -40,6 +46,12 @@ pub struct Facts {
     pub model: ModelName,
     /// The spend period it was admitted in.
     pub span: Option<SpendSpan>,
+    /// The counters of quotas it was admitted under.
+    pub quotas: Vec<QuotaTurn>,
+    /// Bytes of its prompt.
+    pub prompt_chars: u64,
+    /// What its tokens count towards the key's tokens per minute.
+    pub weights: TokenWeights,
     /// The caller's dialect, as a word.
     pub dialect: &'static str,
 }
@@ -48,18 +60,26 @@ pub struct Facts {
 #[derive(Debug, Default)]
 struct Pending {
     attempts: String,
+    /// Nothing is known of the way if a stage was abandoned.
+    spared: bool,
     queued_ms: u64,
     started: Option<Instant>,
 }
 
 impl Open {
     /// A request that was just admitted: its lease is renewed from now on.
-    pub fn new(app: Shared, facts: Facts, prompt_chars: u64) -> Self {
-        let tally = Arc::new(Tally::new(prompt_chars));
+    pub fn new(app: Shared, facts: Facts) -> Self {
+        let tally = Arc::new(Tally::new(facts.prompt_chars, facts.weights));
         let hold = RequestHold { account: facts.account.clone(), key: facts.key.clone(), tally: Arc::clone(&tally) };
         app.keeper.hold_request(facts.request.clone(), hold);
         app.metrics.open_requests.inc();
-        Self { app, facts, tally, span: Span::current(), pending: Some(Pending::default()) }
+        let in_flight = app.metrics.occupancy.admitted(&facts.account, &facts.key);
+        Self { app, facts, tally, span: Span::current(), _in_flight: in_flight, pending: Some(Pending::default()) }
+    }
+
+    /// Whose turn it takes where accounts take turns.
+    pub fn turn(&self) -> Turn {
+        Turn { account: Some(self.facts.account.clone()), priority: self.facts.priority }
     }
 
     /// The running count of this request.
@@ -78,6 +98,7 @@ impl Open {
         if let Some(pending) = &mut self.pending {
             *pending = Pending {
                 attempts: journey.trail_text(),
+                spared: journey.trail.is_empty(),
                 queued_ms: milliseconds(journey.waited),
                 started: Some(journey.started),
             };
@@ -94,20 +115,24 @@ impl Open {
         let bill = self.tally.bill();
         self.count(outcome, &bill);
         self.log(outcome, &bill, &pending);
-        self.app.keeper.hand_over(Parcel::Settle(Box::new(self.settlement(outcome, &bill))));
+        self.app.keeper.hand_over(Parcel::Settle(Box::new(self.settlement(outcome, &bill, &pending))));
         self.app.metrics.open_requests.dec();
     }
 
-    fn settlement(&self, outcome: Outcome, bill: &Bill) -> Settlement {
+    fn settlement(&self, outcome: Outcome, bill: &Bill, pending: &Pending) -> Settlement {
         let served = self.tally.served();
+        let upstream = if pending.spared { Upstream::Spared } else { Upstream::Reached };
         Settlement {
             account: self.facts.account.clone(),
             key: self.facts.key.clone(),
             request: self.facts.request.clone(),
             admitted_ms: self.facts.admitted_ms,
             span: self.facts.span.clone(),
+            quotas: self.facts.quotas.clone(),
             tokens: bill.tokens,
             cost: bill.cost,
+            weighed: bill.weighed,
+            upstream,
             basis: bill.basis,
             outcome,
             model: self.facts.model.clone(),

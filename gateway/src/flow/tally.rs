@@ -4,11 +4,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use shared::ids::{ConnectionId, ModelName};
+use shared::limit::{TokenWeights, Weighed};
 use shared::money::{NanoDollars, Price, Tokens};
+use shared::state::admission::{Bound, Estimate};
 use shared::state::settlement::Basis;
+
+use crate::dialect::wanted::Look;
 
 /// Characters per token where nobody counted: the common rule of thumb for mixed text and code.
 const CHARS_PER_TOKEN: u64 = 4;
+/// What the answer to a request is taken to have that sets no limit, in tokens, where nothing better is known.
+const ASSUMED_OUTPUT: u64 = 1_024;
+/// More than any model gives, and little enough to be added up everywhere.
+const TOKENS_MAX: u64 = 1 << 40;
 
 /// The rung that answers a request.
 #[derive(Debug, Clone)]
@@ -28,6 +36,8 @@ pub struct Bill {
     pub tokens: Tokens,
     /// Their cost, rounded up once.
     pub cost: NanoDollars,
+    /// What they count towards the key's tokens per minute.
+    pub weighed: Weighed,
     /// Who counted.
     pub basis: Basis,
 }
@@ -37,6 +47,7 @@ pub struct Bill {
 pub struct Tally {
     prompt_chars: u64,
     delivered: AtomicBool,
+    weights: TokenWeights,
     delivered_chars: AtomicU64,
     served: OnceLock<Served>,
     usage: Mutex<Option<Report>>,
@@ -51,9 +62,10 @@ struct Report {
 
 impl Tally {
     /// Nothing delivered yet.
-    pub fn new(prompt_chars: u64) -> Self {
+    pub fn new(prompt_chars: u64, weights: TokenWeights) -> Self {
         Self {
             prompt_chars,
+            weights,
             delivered: AtomicBool::new(false),
             delivered_chars: AtomicU64::new(0),
             served: OnceLock::new(),
@@ -103,7 +115,8 @@ impl Tally {
             None => (estimate(self.prompt_chars, delivered), Basis::Estimated),
         };
         let price = self.served().and_then(|served| served.price);
-        Bill { tokens, cost: price.map_or(NanoDollars::ZERO, |price| price.cost(&tokens)), basis }
+        let cost = price.map_or(NanoDollars::ZERO, |price| price.cost(&tokens));
+        Bill { tokens, cost, weighed: self.weights.weigh(&tokens), basis }
     }
 }
 
@@ -121,6 +134,19 @@ pub fn upper_bound(price: &Price, prompt_bytes: u64, output_tokens: u64) -> Nano
     price.most(prompt_bytes, output_tokens)
 }
 
+/// What a request is expected to use: its characters a quarter token each, and as much output as it may have. One that does not
+/// say how much is taken to want 1,024 tokens of each choice.
+pub fn expected(look: &Look, weights: &TokenWeights) -> Estimate {
+    let input = estimate(look.prompt_chars, 0).input;
+    let output = look.max_output_tokens.unwrap_or(ASSUMED_OUTPUT).saturating_mul(look.choices);
+    Estimate {
+        bound: if look.max_output_tokens.is_some() { Bound::Stated } else { Bound::Assumed },
+        tokens: input.saturating_add(output).min(TOKENS_MAX),
+        input_milli: weights.input.of(input),
+        output_milli: weights.output.max(weights.reasoning).of(output),
+    }
+}
+
 /// Characters as tokens, a quarter each, rounded up.
 pub fn estimate(prompt_chars: u64, output_chars: u64) -> Tokens {
     Tokens {
@@ -133,20 +159,30 @@ pub fn estimate(prompt_chars: u64, output_chars: u64) -> Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::Answer;
+    use shared::limit::Weight;
     use shared::money::{Rate, Rates};
 
     fn tally() -> Tally {
         let rate = |usd: &str| Rate::per_million(usd.parse().unwrap()).unwrap();
         let price =
             Price::flat(Rates { input: rate("1"), output: rate("10"), reasoning: rate("10"), ..Rates::default() });
-        let tally = Tally::new(400);
+        let tally = Tally::new(400, TokenWeights::default());
         tally.commit(Served { connection: "c".parse().unwrap(), model: "m".parse().unwrap(), price: Some(price) });
         tally
     }
 
     #[test]
     fn nothing_delivered_costs_nothing() {
-        assert_eq!(tally().bill(), Bill { tokens: Tokens::default(), cost: NanoDollars::ZERO, basis: Basis::Exact });
+        assert_eq!(
+            tally().bill(),
+            Bill {
+                tokens: Tokens::default(),
+                cost: NanoDollars::ZERO,
+                weighed: Weighed::default(),
+                basis: Basis::Exact
+            }
+        );
     }
 
     #[test]
@@ -176,6 +212,24 @@ mod tests {
         assert_eq!((tally.bill().cost.nanos(), tally.bill().basis), (7_000 + 5 * 10_000, Basis::Estimated));
         tally.report(Tokens { input: 7, output: 4, ..Tokens::default() });
         assert_eq!((tally.bill().cost.nanos(), tally.bill().basis), (7_000 + 4 * 10_000, Basis::Exact));
+    }
+
+    #[test]
+    fn what_is_expected_is_a_quarter_of_the_characters_and_the_most_output_of_every_choice() {
+        let look = |max_output_tokens| Look {
+            model: "m".into(),
+            answer: Answer::Whole,
+            max_output_tokens,
+            choices: 2,
+            prompt_chars: 9,
+        };
+        let weights = TokenWeights { input: Weight::TENTH, ..TokenWeights::default() };
+        let stated = expected(&look(Some(50)), &weights);
+        let known = Estimate { bound: Bound::Stated, tokens: 103, input_milli: 300, output_milli: 100_000 };
+        assert_eq!(stated, known);
+        let assumed = expected(&look(None), &weights);
+        assert_eq!((assumed.bound, assumed.tokens), (Bound::Assumed, 3 + 2 * 1_024));
+        assert!(expected(&look(Some(u64::MAX)), &weights).tokens <= TOKENS_MAX, "too much is still a number");
     }
 
     #[test]

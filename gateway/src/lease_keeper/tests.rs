@@ -1,12 +1,13 @@
 //! The keeper against a private Redis that freezes and thaws.
 
 use shared::ids::SecretHash;
+use shared::limit::{Priority, TokenWeights, Weighed};
 use shared::money::{NanoDollars, Tokens};
-use shared::state::admission::{Admit, AdmitAsk, Hold, Place};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark};
+use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark, Turn};
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
-use shared::state::settlement::{Basis, Outcome};
+use shared::state::settlement::{Basis, Outcome, Upstream};
 
 use super::*;
 use crate::app::Shared;
@@ -67,6 +68,8 @@ impl Scene {
             request: request.parse().unwrap(),
             hold: Hold::Free,
             span: None,
+            estimate: Estimate { bound: Bound::Stated, tokens: 0, input_milli: 0, output_milli: 0 },
+            quotas: Vec::new(),
             place: Place::Pass,
             model: "m".parse().unwrap(),
         };
@@ -75,7 +78,7 @@ impl Scene {
     }
 
     fn hold(&self, request: &str) -> Arc<Tally> {
-        let tally = Arc::new(Tally::new(400));
+        let tally = Arc::new(Tally::new(400, TokenWeights::default()));
         let hold =
             RequestHold { account: "acme".parse().unwrap(), key: "ci".parse().unwrap(), tally: Arc::clone(&tally) };
         self.app.keeper.hold_request(request.parse().unwrap(), hold);
@@ -89,6 +92,9 @@ impl Scene {
             key: "ci".parse().unwrap(),
             request: request.parse().unwrap(),
             span: None,
+            quotas: Vec::new(),
+            weighed: Weighed::default(),
+            upstream: Upstream::Reached,
             tokens: Tokens { input: 1, ..Tokens::default() },
             cost: NanoDollars::new(COST).unwrap(),
             basis: Basis::Exact,
@@ -189,6 +195,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         max_concurrent: Some(1),
         rpm: None,
         credential_mark: "x".into(),
+        endpoints: Vec::new(),
     };
     let lease = LeaseId { request: "r".parse().unwrap(), attempt: 1 };
     let max_lock = Duration::from_mins(15);
@@ -197,6 +204,8 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         lease: lease.clone(),
         max_lock,
         place: Place::Pass,
+        turn: Turn { account: None, priority: Priority::default() },
+        pin: None,
         candidates: vec![candidate],
     };
     let taken = scene.app.store.acquire(&ask).await.unwrap();
@@ -212,9 +221,13 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
             cause: shared::state::capacity::LockCause::RateLimited,
             length: shared::state::capacity::Length::Told(Duration::from_mins(5)),
         },
+        max_concurrent: None,
         jitter_percent: 100,
         max_lock,
+        endpoint: None,
+        told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let closed = scene.app.keeper.give_back(record.clone()).await.unwrap();
     assert!((Duration::from_secs(295)..=Duration::from_mins(5)).contains(&closed), "{closed:?}");

@@ -1,5 +1,6 @@
 //! How long an upstream says to wait. One parser for every place where one says it. Pure.
 
+mod limits;
 mod read;
 mod words;
 
@@ -10,6 +11,8 @@ use http::header::{DATE, RETRY_AFTER};
 use jiff::Timestamp;
 use serde_json::Value;
 use shared::failure::{Scope, Told};
+
+pub use limits::limits;
 
 /// The shortest wait: what a zero or a time that has passed stands for.
 pub const MIN_WAIT: Duration = Duration::from_secs(1);

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 use shared::ids::{AccountId, KeyId, ReplicaId, SecretHash};
+use shared::limit::Weighed;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
 use shared::state::link::Link;
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
-use shared::state::settlement::{Basis, Outcome as Ended, Settlement};
+use shared::state::settlement::{Basis, Outcome as Ended, Settlement, Upstream};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -70,6 +71,9 @@ impl Desk {
             request: name.parse().unwrap(),
             admitted_ms: jiff::Timestamp::now().as_millisecond(),
             span: None,
+            quotas: Vec::new(),
+            weighed: Weighed::default(),
+            upstream: Upstream::Reached,
             tokens: Tokens { input: 10, cached_input: 5, output: 2, ..Tokens::default() },
             cost: NanoDollars::new(nanos).unwrap(),
             basis: Basis::Exact,
@@ -161,6 +165,35 @@ async fn an_update_changes_what_it_names_and_a_revoked_key_is_gone_for_ever() {
     assert_eq!((&changed["rpm"], &changed["max_concurrent"]), (&Value::Null, &json!(2)));
     assert_eq!(changed["spend_limit"], json!({"usd": "10.00", "period": "total", "time_zone": "UTC"}));
     assert_eq!(desk.store.look_up(secret).await.unwrap().unwrap().rights.max_concurrent, Some(2));
+    let quotas = "--quota requests=9/day@Europe/Berlin,tokens=500/90m,usd=1.5/total --priority 0";
+    let changed = desk.json(&format!("key update bot --account acme {quotas}")).await.remove(0);
+    let written = json!([
+        {"requests": 9, "period": "day", "time_zone": "Europe/Berlin"}, {"tokens": 500, "window": "1h30m"},
+        {"usd": "1.50", "period": "total", "time_zone": "UTC"},
+    ]);
+    assert_eq!((&changed["quotas"], &changed["priority"], &changed["max_concurrent"]), (&written, &json!(0), &json!(2)));
+    let changed = desk.json("key update bot --account acme --tpm 1000").await.remove(0);
+    assert_eq!(changed["quotas"], written, "what is not named stays");
+    let shown = desk.json("key show bot --account acme").await.remove(0);
+    let unused = json!({"limit": 500, "used": 0, "held": 0, "of": "tokens", "window": "1h30m", "resets_at": null});
+    assert_eq!(shown["usage"]["quotas"][1], unused);
+    assert_eq!(shown["usage"]["tpm"], json!({"limit": 1000, "used": 0, "held": 0}));
+    let shown = desk.run("key show bot --account acme").await.out;
+    assert!(shown.contains("tokens in 1h30m") && shown.contains("9 requests per day, 500 tokens in 1h30m"), "{shown}");
+    for (quota, field) in [
+        ("requests=0/day", "quotas[0].requests: "),
+        ("tokens=5/fortnight", "quotas[0].period: "),
+        ("minutes=5/day", "quotas[0].minutes: "),
+        ("usd=-1/day", "quotas[0].usd: "),
+        ("usd=1/1h@UTC", "quotas[0].time_zone: "),
+        ("requests=5", "quotas[0]: "),
+        ("requests=5/1h,requests=6/60m", "quotas: "),
+    ] {
+        desk.refused(&format!("key update bot --account acme --quota {quota}"), 2, &[field]).await;
+    }
+    desk.refused("key update bot --account acme --priority 10", 2, &["priority: "]).await;
+    let changed = desk.json("key update bot --account acme --quota none --tpm none --priority none").await.remove(0);
+    assert_eq!((&changed["quotas"], &changed["tpm"], &changed["priority"]), (&Value::Null, &Value::Null, &Value::Null));
     desk.refused("key update bot --account acme --rpm 0", 2, &["rpm: "]).await;
     desk.refused("key create bot --account acme", 1, &["bot"]).await;
     assert_eq!(desk.json("key revoke bot --account acme").await[0]["status"], "revoked");

@@ -14,7 +14,7 @@ use super::section::{draft, exactly_one};
 use super::yaml::Node;
 
 use crate::ids::{AccountId, ConnectionId, KeyId, ModelName, SecretHash};
-use crate::limit::{Quota, SpendLimit};
+use crate::limit::{Priority, Quota, SpendLimit};
 
 /// A client key: what a caller may do with one secret.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct Key {
     pub tpm: Option<NonZeroU32>,
     /// Requests at a time; unlimited when absent.
     pub max_concurrent: Option<NonZeroU32>,
+    /// How soon its requests are served where they wait for a connection.
+    pub priority: Priority,
     /// How much it may cost in a period.
     pub spend_limit: Option<SpendLimit>,
     /// What it may use in what time.
@@ -95,6 +97,8 @@ draft! {
         tpm: Option<NonZeroU32> = optional,
         /// Requests at a time; unlimited when absent.
         max_concurrent: Option<NonZeroU32> = optional,
+        /// How soon its requests are served where they wait for a connection: 0 before 9, one step ahead of at most four turns.
+        priority: Priority = "5",
         /// How much it may cost in a period; unlimited when absent.
         spend_limit: Option<SpendLimit> = optional,
         /// What it may use in what time.
@@ -211,6 +215,7 @@ fn build(draft: KeyDraft) -> Option<Key> {
         rpm: draft.rpm.value?,
         tpm: draft.tpm.value?,
         max_concurrent: draft.max_concurrent.value?,
+        priority: draft.priority.value?,
         spend_limit: draft.spend_limit.value?,
         quotas: draft.quotas.value?.into_iter().map(|quota| quota.value).collect(),
         models: draft.models.value?.map(plain),

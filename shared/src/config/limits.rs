@@ -3,9 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::reader::Reader;
+use serde_json::Value as Json;
+
+use super::reader::{Reader, Value};
 use super::scalar::ByteSize;
-use super::section::{Field, section};
+use super::section::{Field, draft, section};
+use super::yaml::Node;
+use crate::limit::{TokenWeights, Weight};
 
 section! {
     /// How many upstream calls may be tried.
@@ -14,6 +18,22 @@ section! {
         group: NonZeroU32 = "3",
         /// The most in one request.
         request: NonZeroU32 = "6",
+    }
+}
+
+draft! {
+    /// How much a token of each class counts towards `tpm`.
+    struct TokenWeightsDraft {
+        /// Input that was read afresh.
+        input: Weight = "1",
+        /// Input that was read from a cache.
+        cached_input: Weight = "0.1",
+        /// Input that was written to a cache.
+        cache_write: Weight = "1",
+        /// Output.
+        output: Weight = "1",
+        /// Reasoning.
+        reasoning: Weight = "1",
     }
 }
 
@@ -30,6 +50,8 @@ section! {
         max_lock: Duration = "15m",
         /// The largest request body.
         body: ByteSize = "32MiB",
+        /// How much a token of each class counts towards a client key's `tpm`.
+        token_weights: TokenWeights = "{}",
     }
 }
 
@@ -44,6 +66,22 @@ section! {
         idle: Duration = "60s",
         /// Until the response is complete.
         total: Duration = "15m",
+    }
+}
+
+impl Value for TokenWeights {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let draft = TokenWeightsDraft::read(node, reader)?;
+        Some(Self {
+            input: draft.input.value?,
+            cached_input: draft.cached_input.value?,
+            cache_write: draft.cache_write.value?,
+            output: draft.output.value?,
+            reasoning: draft.reasoning.value?,
+        })
+    }
+    fn schema() -> Json {
+        TokenWeightsDraft::schema()
     }
 }
 

@@ -103,7 +103,7 @@ pub struct PoolRule {
 /// A failure that means something else here than elsewhere. All conditions given must hold.
 #[derive(Debug, Clone)]
 pub struct ErrorRule {
-    /// The response's status.
+    /// The response's status; 200 for a success that holds an error, a page or nothing in place of an answer.
     pub status: Option<u16>,
     /// A text its body contains.
     pub contains: Option<String>,
@@ -157,7 +157,7 @@ draft! {
 draft! {
     /// A failure that means something else here than elsewhere. All conditions given must hold; one at least must be given.
     struct ErrorRuleDraft {
-        /// The response's status.
+        /// The response's status; 200 for a success that holds an error, a page or nothing in place of an answer.
         status: Option<u16> = optional,
         /// A text that its body contains.
         contains: Option<String> = optional,

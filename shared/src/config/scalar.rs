@@ -17,6 +17,7 @@ use super::yaml::Node;
 use crate::ids::{
     AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, PoolId, ProviderId, SecretHash, TierId,
 };
+use crate::limit::{Priority, Weight};
 use crate::money::{NanoDollars, Rate};
 
 /// How a scalar may be written.
@@ -142,6 +143,19 @@ impl Scalar for NonZeroU64 {
     }
 }
 
+impl Scalar for Priority {
+    const FORM: Form = Form::Plain;
+    fn expected() -> Cow<'static, str> {
+        "a whole number from 0 to 9".into()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        <u16 as Scalar>::parse(text).and_then(|number| Self::new(u8::try_from(number).ok()?))
+    }
+    fn schema() -> Json {
+        number_schema("integer", 0, Some(Self::MAX.into()))
+    }
+}
+
 impl Scalar for bool {
     const FORM: Form = Form::Plain;
     fn expected() -> Cow<'static, str> {
@@ -253,6 +267,21 @@ impl Scalar for Rate {
     }
     fn schema() -> Json {
         dollars_schema(0)
+    }
+}
+
+impl Scalar for Weight {
+    const FORM: Form = Form::Plain;
+    fn expected() -> Cow<'static, str> {
+        "a number from 0 to 1000 with at most three decimals".into()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+    fn schema() -> Json {
+        let mut schema = number_schema("number", 0, Some(1_000));
+        schema["description"] = Self::expected().into();
+        schema
     }
 }
 

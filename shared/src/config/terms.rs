@@ -14,20 +14,24 @@ use super::section::section;
 use super::text::Region;
 use super::yaml;
 use crate::ids::ConnectionId;
-use crate::limit::SpendLimit;
+use crate::limit::{Priority, Quota, SpendLimit};
 use crate::money::NanoDollars;
 
 section! {
     /// Limits and rights of a client key that is made at run time.
-    pub struct KeyTerms, draft KeyTermsDraft {
+    pub struct KeyTerms, draft KeyTermsDraft, check check_terms {
         /// Requests in any 60 s; unlimited when absent.
         rpm: Option<NonZeroU32> = optional,
         /// Tokens in any 60 s; unlimited when absent.
         tpm: Option<NonZeroU32> = optional,
         /// Requests at a time; unlimited when absent.
         max_concurrent: Option<NonZeroU32> = optional,
+        /// How soon its requests are served where they wait for a connection: 0 before 9, one step ahead of at most four turns.
+        priority: Priority = "5",
         /// How much it may cost in a period; unlimited when absent.
         spend_limit: Option<SpendLimit> = optional,
+        /// What it may use in what time.
+        quotas: Vec<Quota> = optional,
         /// The models it may use, `*` for any characters; all when absent.
         models: Option<Vec<ModelPattern>> = optional,
         /// The account's own connections in the order they are tried; those not listed follow.
@@ -48,6 +52,21 @@ section! {
         residency: Option<Region> = optional,
         /// Whether its balance may dip below zero.
         overdraft: Overdraft = "soft",
+    }
+}
+
+/// As in the file: each quota once, and no list of models that allows none.
+fn check_terms(draft: &KeyTermsDraft, reader: &mut Reader<'_>) {
+    let quotas = draft.quotas.value.as_deref().unwrap_or_default();
+    let same = |index: usize| quotas[..index].iter().any(|other| other.name() == quotas[index].name());
+    if (0..quotas.len()).any(same) {
+        reader.fault(&draft.quotas.place, "two of them count the same", "one quota of a kind and time");
+    }
+    // Refused patterns leave an empty list, too.
+    let refused = reader.faults.iter().any(|fault| fault.field.starts_with("models["));
+    if !refused && draft.models.value.as_ref().is_some_and(|models| models.as_ref().is_some_and(Vec::is_empty)) {
+        let expected = "at least one pattern; leave the field out to allow all";
+        reader.fault(&draft.models.place, "found an empty list", expected);
     }
 }
 
@@ -105,6 +124,16 @@ mod tests {
             (json!({"spend_limit": {"usd": "NaN"}}), "spend_limit.usd"),
             (json!({"spend_limit": {"usd": 1, "period": "fortnight"}}), "spend_limit.period"),
             (json!({"models": ["a b"]}), "models[0]"),
+            (json!({"models": []}), "models"),
+            (json!({"priority": 10}), "priority"),
+            (json!({"quota": []}), "quota"),
+            (json!({"quotas": {"requests": 1, "period": "day"}}), "quotas"),
+            (json!({"quotas": [{"requests": 0, "period": "day"}]}), "quotas[0].requests"),
+            (json!({"quotas": [{"tokens": "5", "window": "24h"}]}), "quotas[0].tokens"),
+            (json!({"quotas": [{"usd": -1, "period": "day"}]}), "quotas[0].usd"),
+            (json!({"quotas": [{"usd": 1, "period": "fortnight"}]}), "quotas[0].period"),
+            (json!({"quotas": [{"requests": 1, "window": "0s"}]}), "quotas[0].window"),
+            (json!({"quotas": [{"requests": 1, "window": "1h"}, {"requests": 2, "window": "60m"}]}), "quotas"),
             (json!({"peers": "maybe"}), "peers"),
         ] {
             let faults = key_terms(&terms).expect_err(&terms.to_string());

@@ -13,6 +13,26 @@ pub enum Owner {
     Byok,
 }
 
+/// How many ways lead to an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Endpoints {
+    /// One base URL.
+    One,
+    /// A chain of them, each of which rests by itself.
+    Several,
+}
+
+/// What a connection is like, as far as consequences depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Site {
+    /// Whose credential it holds.
+    pub owner: Owner,
+    /// What a 403 or 404 means there.
+    pub policy: ErrorPolicy,
+    /// How many base URLs it has.
+    pub endpoints: Endpoints,
+}
+
 /// A lock to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
@@ -57,6 +77,8 @@ pub enum Next {
     RetryThenRung,
     /// To the rung's next endpoint, then to the next rung.
     Endpoint,
+    /// To the rung's next endpoint; when none is left as [`Next::RetryThenRung`].
+    EndpointThenRetry,
     /// To a configured larger model, else the caller is told.
     Larger,
 }
@@ -75,12 +97,17 @@ pub struct Effect {
 impl Effect {
     /// True when another rung may answer the request.
     pub fn fails_over(&self) -> bool {
-        matches!(self.next, Next::Rung | Next::RetryThenRung | Next::Endpoint)
+        matches!(self.next, Next::Rung | Next::RetryThenRung | Next::Endpoint | Next::EndpointThenRetry)
     }
 
     /// True when the same rung may be asked once more before stepping down or giving up.
     pub fn retries_same_rung(&self) -> bool {
-        self.next == Next::RetryThenRung
+        matches!(self.next, Next::RetryThenRung | Next::EndpointThenRetry)
+    }
+
+    /// True when another endpoint of the rung may answer the request.
+    pub fn tries_next_endpoint(&self) -> bool {
+        matches!(self.next, Next::Endpoint | Next::EndpointThenRetry)
     }
 
     /// True when the caller is told at once.
@@ -91,20 +118,23 @@ impl Effect {
 
 /// The consequences of a failure, from the failure table. A told time only lengthens or shortens a lock, it never makes one:
 /// the classes without a lock have none whatever the upstream said. One too short for what the failure named counts as not told.
-pub fn effect(verdict: &Verdict, told: Option<Told>, owner: Owner, policy: ErrorPolicy) -> Effect {
+pub fn effect(verdict: &Verdict, told: Option<Told>, site: Site) -> Effect {
     let told = told.filter(|told| told.wait >= verdict.told_from);
     let lock = |default: LockLength| Lock {
         scope: told.map_or(verdict.scope, |told| told.scope.max(verdict.scope)),
         length: told.map_or(default, |told| LockLength::Told(told.wait)),
     };
     let none = |next| Effect { lock: None, cooldown: Cooldown::None, next };
-    match (verdict.class, owner, policy) {
+    match (verdict.class, site.owner, site.policy) {
         (Class::RateLimited, ..) => {
             let default =
                 if verdict.named_limit { LockLength::Default(NAMED_LIMIT_LOCK) } else { LockLength::Doubling };
             Effect { lock: Some(lock(default)), ..none(Next::Rung) }
         }
         (Class::Billing, ..) => Effect { lock: Some(lock(LockLength::Default(BILLING_LOCK))), ..none(Next::Rung) },
+        (Class::Capacity | Class::Unavailable, ..) if site.endpoints == Endpoints::Several => {
+            Effect { cooldown: Cooldown::Endpoint, ..none(Next::EndpointThenRetry) }
+        }
         (Class::Capacity | Class::Unavailable, ..) => Effect { cooldown: Cooldown::Model, ..none(Next::RetryThenRung) },
         // Nobody tells when a credential heals, so a told time is not believed here.
         (Class::Auth, Owner::Platform, _) => Effect {

@@ -22,10 +22,25 @@ struct Row {
     named: bool,
     /// A shorter told time is not about what this row names.
     told_from: Duration,
+    /// The words are too common to fit an error that has no status.
+    stated: bool,
+    /// At a sandbox endpoint the row says no more than that the endpoint does not serve the model.
+    vague: bool,
 }
 
 const fn row(status: &'static [u16], class: Class, scope: Scope) -> Row {
-    Row { family: None, status, words: &[], said: &[], class, scope, named: false, told_from: Duration::ZERO }
+    Row {
+        family: None,
+        status,
+        words: &[],
+        said: &[],
+        class,
+        scope,
+        named: false,
+        told_from: Duration::ZERO,
+        stated: false,
+        vague: false,
+    }
 }
 
 impl Row {
@@ -49,11 +64,19 @@ impl Row {
         Self { told_from, ..self }
     }
 
+    const fn stated(self) -> Self {
+        Self { stated: true, ..self }
+    }
+
+    const fn vague(self) -> Self {
+        Self { vague: true, ..self }
+    }
+
     fn fits(&self, signals: &Signals) -> bool {
         let needles = !self.words.is_empty() || !self.said.is_empty();
         let status = match signals.status {
             Some(status) => self.status.is_empty() || self.status.contains(&status),
-            None => needles,
+            None => needles && !self.stated,
         };
         status
             && self.family.is_none_or(|family| family == signals.family)
@@ -99,6 +122,7 @@ static ROWS: &[Row] = &[
         "credit balance is too low",
         "reached your specified*api usage limits",
         "billing disabled",
+        "requires billing to be enabled",
         "insufficient balance",
         "insufficient credits",
     ]),
@@ -147,6 +171,7 @@ static ROWS: &[Row] = &[
         "incorrect api key",
         "organization has been disabled",
         "user location is not supported",
+        "not available in your country",
     ]),
     row(&[401], Auth, Connection),
     // The model.
@@ -183,6 +208,12 @@ static ROWS: &[Row] = &[
         "input token count*exceeds the maximum number of tokens",
         "current length is*while limit is",
         "maximum input length is*tokens",
+        "exceeds the context length",
+        "greater than the context length",
+        "input is too long for requested model",
+        "maximum prompt length is",
+        "reduce the length of the messages",
+        "inputs` must have less than*tokens",
     ]),
     row(&[429], ContextLength, Bucket).said(&["request too large"]),
     // The content.
@@ -190,27 +221,31 @@ static ROWS: &[Row] = &[
         .words(&["content_filter", "content_policy_violation", "invalid_prompt", "workspace_policy_violation"])
         .said(&["requires moderation", "content management policy", "flagged by moderation"]),
     // 403 that is about the credential; any other is the request's own fault.
-    row(&[403], Auth, Connection)
-        .words(&["permission_error", "permission_denied", "unsupported_country_region_territory", "access_denied"])
-        .said(&[
-            "api key",
-            "api-key",
-            "credential",
-            "permission",
-            "not authorized",
-            "not authorised",
-            "unauthorized",
-            "forbidden",
-            "access denied",
-            "country, region, or territory",
-            "ip address",
-            "virtual network",
-            "firewall",
-            "temporarily blocked",
-            "suspended",
-            "deactivated",
-            "disabled",
-        ]),
+    row(&[403], Auth, Connection).vague().words(&[
+        "permission_error",
+        "permission_denied",
+        "unsupported_country_region_territory",
+        "access_denied",
+    ]),
+    row(&[403], Auth, Connection).stated().vague().said(&[
+        "api key",
+        "api-key",
+        "credential",
+        "permission",
+        "not authorized",
+        "not authorised",
+        "unauthorized",
+        "forbidden",
+        "access denied",
+        "country, region, or territory",
+        "ip address",
+        "virtual network",
+        "firewall",
+        "temporarily blocked",
+        "suspended",
+        "deactivated",
+        "disabled",
+    ]),
     // Google says "resource has been exhausted" for its own shortage and for a limit of the credential; these words tell the limit.
     row(&[429], RateLimited, Bucket)
         .family(Family::Google)
@@ -285,7 +320,8 @@ const CLIENT_WORDS: &[&str] = &["invalid_request_error", "invalid_argument", "un
 
 /// The first row that fits, else what the status says by itself.
 pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
-    let found = match ROWS.iter().find(|row| row.fits(signals)) {
+    let row = ROWS.iter().find(|row| row.fits(signals));
+    let found = match row {
         Some(row) => Verdict {
             class: row.class,
             scope: row.scope,
@@ -297,7 +333,7 @@ pub(super) fn look_up(signals: &Signals, policy: ErrorPolicy) -> Verdict {
     let endpoint_says_no = policy == ErrorPolicy::Sandbox
         && match signals.status {
             Some(404) => true,
-            Some(403) => !matches!(found.class, Auth | Billing),
+            Some(403) => row.is_some_and(|row| row.vague) || !matches!(found.class, Auth | Billing),
             _ => false,
         };
     if endpoint_says_no { Verdict::of(ModelMissing, Bucket) } else { found }

@@ -3,6 +3,8 @@ use super::Class::{
 };
 use super::*;
 
+mod wire;
+
 fn openai(status: u16, code: &str, kind: &str, message: &str) -> Signals {
     let text = Signals::text;
     let body = text(&format!("{code} {kind} {message}"));
@@ -185,6 +187,8 @@ fn an_error_inside_a_success_is_classed_by_its_own_words() {
         ("", "insufficient_quota", "", Billing),
         ("", "invalid_request_error", "", ClientError),
         ("", "server_error", "", Unavailable),
+        ("", "permission_error", "", Auth),
+        ("", "", "Streaming is disabled while we recover; permission to retry granted", Unavailable),
         ("", "", "", Unavailable),
     ] {
         assert_eq!(inside(code, kind, message), class, "{code} {kind} {message}");
@@ -206,6 +210,11 @@ fn own_rules_come_before_the_table_and_the_first_that_fits_wins() {
     assert_eq!(found(&openai(500, "", "", "against our house rules")).class, Refused);
     assert_eq!(found(&openai(401, "", "", "provider returned error")).class, Auth);
     assert_eq!(found(&openai(418, "", "", "")).scope, Scope::Connection, "a credential is the whole connection");
+    let mut inside = openai(0, "", "", "wrong provider");
+    (inside.status, inside.transport) = (None, Some(Transport::ErrorInSuccess));
+    let in_success = [rule(Some(200), Some("provider"), Refused)];
+    assert_eq!(classify(&inside, ErrorPolicy::Standard, &in_success).class, Refused, "a success that holds an error");
+    assert_eq!(classify(&openai(500, "", "", "provider"), ErrorPolicy::Standard, &in_success).class, Unavailable);
     let page = Signals {
         status: Some(400),
         body: Signals::text("<h1>Provider Returned Error"),
@@ -225,17 +234,39 @@ fn a_limit_is_named_by_words_or_by_headers_and_a_bare_429_names_none() {
 }
 
 #[test]
-fn a_sandbox_endpoint_that_says_403_or_404_lacks_the_model_but_a_refused_credential_stays_one() {
+fn a_sandbox_endpoint_that_says_403_or_404_lacks_the_model_but_a_dead_credential_stays_one() {
     let found = |status, kind| classify(&openai(status, "", kind, ""), ErrorPolicy::Sandbox, &[]).class;
     assert_eq!(found(404, ""), ModelMissing);
     assert_eq!(found(403, ""), ModelMissing);
-    assert_eq!(found(403, "permission_error"), Auth);
+    assert_eq!(found(403, "permission_error"), ModelMissing, "what an endpoint says that does not know the model");
+    assert_eq!(found(403, "permission_denied"), ModelMissing);
+    assert_eq!(found(403, "consumer_suspended"), Auth);
+    assert_eq!(found(403, "billing_disabled"), Billing);
+    assert_eq!(found(401, ""), Auth);
     assert_eq!(found(400, ""), ClientError);
+}
+
+#[test]
+fn in_a_chain_what_passes_by_rests_the_endpoint_and_goes_to_the_next() {
+    let site = Site { owner: Owner::Byok, policy: ErrorPolicy::Standard, endpoints: Endpoints::Several };
+    let follows = |class| effect(&Verdict::of(class, Scope::Bucket), None, site);
+    for class in [Unavailable, Capacity] {
+        let found = follows(class);
+        assert_eq!((found.lock, found.cooldown, found.next), (None, Cooldown::Endpoint, Next::EndpointThenRetry));
+        assert!(found.tries_next_endpoint() && found.retries_same_rung() && found.fails_over());
+    }
+    for class in [RateLimited, Billing, Auth, ModelMissing, ClientError, ContextLength, Refused, Cancelled] {
+        assert!(!follows(class).tries_next_endpoint(), "{class} is the same at every endpoint");
+    }
+}
+
+fn site(owner: Owner, policy: ErrorPolicy) -> Site {
+    Site { owner, policy, endpoints: Endpoints::One }
 }
 
 fn follows(class: Class, owner: Owner, told: Option<Told>) -> Effect {
     let verdict = Verdict::of(class, Scope::Bucket);
-    effect(&verdict, told, owner, ErrorPolicy::Standard)
+    effect(&verdict, told, site(owner, ErrorPolicy::Standard))
 }
 
 #[test]
@@ -271,7 +302,7 @@ fn a_told_time_sets_the_length_and_can_widen_a_lock_but_never_makes_one() {
         assert_eq!(follows(class, Owner::Platform, told).lock, None, "{class}");
     }
     let named = Verdict { named_limit: true, ..Verdict::of(RateLimited, Scope::Bucket) };
-    let length = effect(&named, None, Owner::Platform, ErrorPolicy::Standard).lock.map(|lock| lock.length);
+    let length = effect(&named, None, site(Owner::Platform, ErrorPolicy::Standard)).lock.map(|lock| lock.length);
     assert_eq!(length, Some(LockLength::Default(NAMED_LIMIT_LOCK)));
 }
 
@@ -281,7 +312,7 @@ fn a_wait_told_for_the_minute_is_not_believed_of_a_daily_quota_and_none_of_a_quo
     let length = |code: &str, told| {
         let signals = Signals { family: Family::Google, ..openai(429, code, "", "") };
         let verdict = classify(&signals, ErrorPolicy::Standard, &[]);
-        effect(&verdict, told, Owner::Platform, ErrorPolicy::Standard).lock.map(|lock| lock.length)
+        effect(&verdict, told, site(Owner::Platform, ErrorPolicy::Standard)).lock.map(|lock| lock.length)
     };
     let default = Some(LockLength::Default(BILLING_LOCK));
     assert_eq!(length("quota_per_day", told(45)), default);
@@ -294,7 +325,7 @@ fn a_wait_told_for_the_minute_is_not_believed_of_a_daily_quota_and_none_of_a_quo
 #[test]
 fn a_missing_model_moves_to_the_next_endpoint_of_a_sandbox() {
     let verdict = Verdict::of(ModelMissing, Scope::Bucket);
-    let found = effect(&verdict, None, Owner::Platform, ErrorPolicy::Sandbox);
+    let found = effect(&verdict, None, site(Owner::Platform, ErrorPolicy::Sandbox));
     assert_eq!(found, Effect { lock: None, cooldown: Cooldown::Endpoint, next: Next::Endpoint });
     assert!(found.fails_over() && !found.tells_caller());
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::leases::milli;
 use super::link::StateError;
+use super::quotas::{QuotaTurn, turns_text};
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
@@ -27,6 +29,10 @@ pub struct AdmitAsk {
     pub hold: Hold,
     /// The current period of the key's spend limit; `None` if the key has no spend limit.
     pub span: Option<SpendSpan>,
+    /// What it is expected to use.
+    pub estimate: Estimate,
+    /// The current counters of the key's quotas, in the order of its record.
+    pub quotas: Vec<QuotaTurn>,
     /// Whether to wait in line.
     pub place: Place,
     /// The model asked for: kept with the open request.
@@ -42,7 +48,30 @@ pub enum Hold {
     AtMost(NanoDollars),
 }
 
-/// One period of a spend limit.
+/// What a request is expected to use. Limits of tokens and money are asked with it, and hold it until the request is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// How its answer's length is known.
+    pub bound: Bound,
+    /// Tokens in and out, each counted as one: what quotas of tokens hold.
+    pub tokens: u64,
+    /// What its input counts towards the tokens per minute, in thousandths.
+    pub input_milli: u64,
+    /// What its answer may count towards them.
+    pub output_milli: u64,
+}
+
+/// How the length of an answer is known beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The request says how long it may be: what it may use must fit into what is left.
+    Stated,
+    /// It does not. It starts while anything is left, and holds no more than that. Its output's tokens per minute are taken to be
+    /// what the key's answers had of late, if that is known.
+    Assumed,
+}
+
+/// One period of a spend limit or quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendSpan {
     /// Names the period, e.g. `2026-11`; part of a Redis key, so of letters, digits, `.`, `_`, `-` only.
@@ -102,16 +131,40 @@ pub enum Admit {
     OverSpend {
         /// The limit.
         limit: NanoDollars,
-        /// What was spent.
+        /// What was spent, and held by open requests if these are what stands in the way.
         used: NanoDollars,
         /// When the next period begins (Unix ms); `None`: never.
         resets_ms: Option<i64>,
+        /// Its place in line, if only what open requests hold stands in the way; `None`: it holds none.
+        position: Option<u32>,
+    },
+    /// A quota leaves too little.
+    OverQuota {
+        /// Which of those asked, counted from 0.
+        index: usize,
+        /// What was used, and held by open requests if these are what stands in the way: requests, tokens or nano-dollars.
+        used: i64,
+        /// When there is room again (Unix ms); `None`: never.
+        resets_ms: Option<i64>,
+        /// Its place in line, as in [`Self::OverSpend`].
+        position: Option<u32>,
     },
     /// Over the requests per minute.
     OverRate {
         /// Until a slot is free for this caller, those before it in line served first.
         wait: Duration,
         /// Requests per minute.
+        limit: u32,
+        /// Its place in line, 1 is the head; `None`: it holds none and waiting is in vain.
+        position: Option<u32>,
+    },
+    /// Over the tokens per minute.
+    OverTokens {
+        /// Until there is room, if open requests use what they hold; at most a minute.
+        wait: Duration,
+        /// The soonest there can be room: zero if open requests stand in the way.
+        soonest: Duration,
+        /// Tokens per minute.
         limit: u32,
         /// Its place in line, 1 is the head; `None`: it holds none and waiting is in vain.
         position: Option<u32>,
@@ -141,20 +194,15 @@ impl Store {
         let account = self.keys.of_account(&ask.account);
         let key = account.of_key(&ask.key);
         let label = ask.span.as_ref().map_or("", |span| &span.label);
-        let keys = [
-            account.record(),
-            key.record(),
-            account.balance(),
-            account.reserved(),
-            account.request(&ask.request),
-            key.spend(label),
-            key.rpm(),
-            key.leases(),
-            key.waiters(),
-            key.alive(),
-        ];
-        let secret = ask.secret.to_hex();
-        let args = [
+        let mut keys = Vec::with_capacity(12 + ask.quotas.len());
+        keys.extend([account.record(), key.record(), account.balance(), account.reserved()]);
+        keys.extend([account.request(&ask.request), key.spend(label), key.rpm(), key.leases()]);
+        keys.extend([key.waiters(), key.alive(), key.tpm(), key.held()]);
+        keys.extend(ask.quotas.iter().map(|quota| quota.counter(&key)));
+        let (secret, turns) = (ask.secret.to_hex(), turns_text(&ask.quotas));
+        let marks: Vec<String> = ask.quotas.iter().map(QuotaTurn::mark).collect();
+        let mut args = Vec::with_capacity(17 + ask.quotas.len() * 6);
+        args.extend([
             Arg::Text(ask.request.as_str()),
             Arg::Text(self.replica.as_str()),
             Arg::Text(ask.key.as_str()),
@@ -167,7 +215,17 @@ impl Store {
             Arg::Int(ask.span.as_ref().and_then(|span| span.end_ms).unwrap_or(0)),
             Arg::Int(ask.place.max_wait_ms()),
             Arg::Text(&self.wake_prefix),
-        ];
+            Arg::Text(ask.estimate.bound.as_str()),
+            milli(ask.estimate.tokens),
+            milli(ask.estimate.input_milli),
+            milli(ask.estimate.output_milli),
+            Arg::Text(&turns),
+        ]);
+        for (quota, mark) in ask.quotas.iter().zip(&marks) {
+            let (limit, start, end) = (quota.limit(), quota.start_ms(), quota.ends_ms());
+            args.extend([Arg::Text(quota.kind()), Arg::Int(limit), Arg::Text(mark), Arg::Text(quota.label())]);
+            args.extend([Arg::Int(start), Arg::Int(end)]);
+        }
         Admit::read(self.link.run(&self.scripts.admit, &keys, &args).await?)
     }
 
@@ -178,6 +236,15 @@ impl Store {
         let mut pipeline = redis::pipe();
         pipeline.zrem(key.waiters(), &member).zrem(key.alive(), &member);
         self.link.pipeline(&pipeline).await.map(drop)
+    }
+}
+
+impl Bound {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Stated => "stated",
+            Self::Assumed => "assumed",
+        }
     }
 }
 
@@ -205,6 +272,19 @@ impl Admit {
                 limit: reply.money()?,
                 used: reply.money()?,
                 resets_ms: Some(reply.int()?).filter(|end| *end > 0),
+                position: position(&mut reply)?,
+            },
+            "over_quota" => Self::OverQuota {
+                index: reply.count()? as usize,
+                used: reply.int()?,
+                resets_ms: Some(reply.int()?).filter(|end| *end > 0),
+                position: position(&mut reply)?,
+            },
+            "over_tokens" => Self::OverTokens {
+                wait: reply.wait()?,
+                soonest: reply.wait()?,
+                limit: reply.count()?,
+                position: position(&mut reply)?,
             },
             "over_rate" => {
                 Self::OverRate { wait: reply.wait()?, limit: reply.count()?, position: position(&mut reply)? }

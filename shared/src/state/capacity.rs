@@ -9,14 +9,20 @@ use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
 use super::store::Store;
-use crate::ids::{BucketName, ConnectionId, GroupId, ModelName, RequestId};
+use crate::ids::{AccountId, BucketName, ConnectionId, EndpointId, GroupId, ModelName, RequestId};
+use crate::limit::Priority;
 
-pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, Unlock, Unlocked};
+pub use leave::LeaveAsk;
+pub use outcome::{Length, Mark, Record, RecordAsk, SIBLINGS_MAX, Sibling, Sole, ToldLimit, Unlock, Unlocked};
+pub use pin::Pin;
 
+mod leave;
+mod many;
 mod outcome;
+mod pin;
 
 /// At most so many candidates go into one call; more are asked in chunks.
-pub const CANDIDATES_MAX: usize = 16;
+pub const CANDIDATES_MAX: usize = 64;
 
 /// One attempt of one request: what a connection's lease is held under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,8 +44,21 @@ pub struct AcquireAsk {
     pub max_lock: Duration,
     /// Whether to wait in line.
     pub place: Place,
+    /// Whose turn it takes there.
+    pub turn: Turn,
+    /// The conversation, if the connection it prefers is to be looked at first.
+    pub pin: Option<Pin>,
     /// In order of preference; each connection at most once.
     pub candidates: Vec<Candidate>,
+}
+
+/// Whose turn a request takes in lines: those of one account and priority share turns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Turn {
+    /// The account; `None` where accounts do not take turns: all count as one.
+    pub account: Option<AccountId>,
+    /// A step lets at most four turns go before.
+    pub priority: Priority,
 }
 
 /// One rung, as `acquire` sees it.
@@ -47,7 +66,7 @@ pub struct AcquireAsk {
 pub struct Candidate {
     /// The connection.
     pub connection: ConnectionId,
-    /// The model whose cooldown counts.
+    /// The model whose cooldown counts; in a pool `pool/model`.
     pub model: ModelName,
     /// The bucket whose lock counts.
     pub bucket: BucketName,
@@ -57,6 +76,8 @@ pub struct Candidate {
     pub rpm: Option<u32>,
     /// Stands for the credential (never the credential itself): an `auth` lock set under another mark is void.
     pub credential_mark: Arc<str>,
+    /// The endpoints whose cooldowns count, in their order. Empty: its one endpoint has none, or none is to be looked at.
+    pub endpoints: Vec<EndpointId>,
 }
 
 /// What `acquire` answers.
@@ -72,6 +93,13 @@ pub enum Acquire {
         expires_ms: i64,
         /// Whether it is the one probe of a closed rung.
         probe: Probe,
+        /// Which of the candidate's endpoints to call: the first that does not cool.
+        endpoint: usize,
+    },
+    /// The preferred connection is only full, and the caller stands in its line; the others were not looked at.
+    Pinned {
+        /// Place in that line, 1 is the head.
+        position: u32,
     },
     /// None is free, but some only for want of a slot.
     Full {
@@ -113,6 +141,11 @@ pub enum RungState {
     /// We lost trust after failures.
     Cooling {
         /// Until it lets a probe through.
+        wait: Duration,
+    },
+    /// Each of its endpoints cools.
+    Endpoints {
+        /// Until one of them lets a probe through.
         wait: Duration,
     },
     /// Someone else's probe is under way.
@@ -157,6 +190,12 @@ impl fmt::Display for LeaseId {
     }
 }
 
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}|{}", self.account.as_ref().map_or("", AccountId::as_str), self.priority.get())
+    }
+}
+
 impl LockCause {
     /// The word kept in Redis.
     pub fn as_str(self) -> &'static str {
@@ -182,44 +221,16 @@ impl Store {
         if ask.candidates.len() <= CANDIDATES_MAX {
             return self.acquire_chunk(ask, &ask.candidates).await;
         }
-        // One call sees only its own chunk: a slot that a lost reply left in a later one must be found first.
-        let first = self.chunk_that_holds(ask).await?.unwrap_or(0);
-        let mut merged: Option<Acquire> = None;
-        for (chunk, candidates) in ask.candidates.chunks(CANDIDATES_MAX).enumerate().skip(first) {
-            let answer = self.acquire_chunk(ask, candidates).await?;
-            if let Acquire::Acquired { index, begun_ms, expires_ms, probe } = answer {
-                if ask.place != Place::Pass {
-                    let connections = ask.candidates.iter().map(|candidate| &candidate.connection);
-                    self.leave_group(&ask.group, connections, &ask.lease.request).await?;
-                }
-                return Ok(Acquire::Acquired { index: chunk * CANDIDATES_MAX + index, begun_ms, expires_ms, probe });
-            }
-            merged = Some(match merged {
-                None => answer,
-                Some(before) => before.merge(answer),
-            });
-        }
-        Ok(merged.unwrap_or(Acquire::Closed { wait: Duration::ZERO, states: Vec::new() }))
-    }
-
-    /// Which chunk of the candidates holds this very lease.
-    async fn chunk_that_holds(&self, ask: &AcquireAsk) -> Result<Option<usize>, StateError> {
-        let group = self.keys.of_group(&ask.group);
-        let lease = ask.lease.to_string();
-        let mut pipeline = redis::pipe();
-        for candidate in &ask.candidates {
-            pipeline.zscore(group.of_connection(&candidate.connection).leases(), &lease);
-        }
-        let scores = self.link.pipeline(&pipeline).await?;
-        Ok(scores.iter().position(|score| *score != redis::Value::Nil).map(|index| index / CANDIDATES_MAX))
+        self.acquire_of_many(ask).await
     }
 
     async fn acquire_chunk(&self, ask: &AcquireAsk, candidates: &[Candidate]) -> Result<Acquire, StateError> {
         let group = self.keys.of_group(&ask.group);
         let lease = ask.lease.to_string();
-        let member = self.member(&ask.lease.request);
-        let mut keys = Vec::with_capacity(candidates.len() * 7);
-        let mut args = Vec::with_capacity(5 + candidates.len() * 3);
+        let member = self.member_in_turn(&ask.lease.request, &ask.turn);
+        let mut keys = Vec::with_capacity(candidates.len() * 8 + 1);
+        let mut args = Vec::with_capacity(7 + candidates.len() * 4);
+        let mut endpoints = Vec::new();
         args.extend([
             Arg::Text(&lease),
             Arg::Text(&member),
@@ -237,34 +248,23 @@ impl Store {
                 connection.rpm(),
                 connection.waiters(),
                 connection.alive(),
+                connection.turns(),
             ]);
             args.extend([
                 Arg::Int(candidate.max_concurrent.map_or(-1, i64::from)),
                 Arg::Int(candidate.rpm.map_or(-1, i64::from)),
                 Arg::Text(&candidate.credential_mark),
+                Arg::Int(i64::try_from(candidate.endpoints.len()).unwrap_or(i64::MAX)),
             ]);
+            endpoints
+                .extend(candidate.endpoints.iter().map(|endpoint| connection.endpoint(endpoint, &candidate.model)));
         }
+        keys.extend(endpoints);
+        keys.extend(ask.pin.as_ref().map(|pin| group.pin(pin.conversation)));
+        let names = ask.pin.as_ref().map_or_else(String::new, |pin| pin.names(candidates));
+        let patience = ask.pin.as_ref().map_or(Duration::ZERO, |pin| pin.patience);
+        args.extend([Arg::Text(&names), Arg::Int(ms(patience))]);
         Acquire::read(self.link.run(&self.scripts.acquire, &keys, &args).await?)
-    }
-
-    /// Gives up the places a request holds in the lines of these connections. Harmless if it holds none.
-    pub async fn leave_group<'a>(
-        &self,
-        group: &GroupId,
-        connections: impl IntoIterator<Item = &'a ConnectionId>,
-        request: &RequestId,
-    ) -> Result<(), StateError> {
-        let group = self.keys.of_group(group);
-        let member = self.member(request);
-        let mut pipeline = redis::pipe();
-        for connection in connections {
-            let connection = group.of_connection(connection);
-            pipeline.zrem(connection.waiters(), &member).zrem(connection.alive(), &member);
-        }
-        if pipeline.is_empty() {
-            return Ok(());
-        }
-        self.link.pipeline(&pipeline).await.map(drop)
     }
 }
 
@@ -277,7 +277,9 @@ impl Acquire {
                 begun_ms: reply.int()?,
                 expires_ms: reply.int()?,
                 probe: if reply.int()? == 1 { Probe::Yes } else { Probe::No },
+                endpoint: reply.count()? as usize,
             },
+            "pinned" => Self::Pinned { position: reply.count()? },
             "full" => Self::Full {
                 wait: u64::try_from(reply.int()?).ok().map(Duration::from_millis),
                 position: position(&mut reply)?,
@@ -286,6 +288,14 @@ impl Acquire {
             "closed" => Self::Closed { wait: reply.wait()?, states: RungState::read_all(&mut reply)? },
             _ => return Err(reply.unknown(&tag)),
         })
+    }
+
+    /// The same slot, at this place among more candidates.
+    fn at(mut self, place: usize) -> Self {
+        if let Self::Acquired { index, .. } = &mut self {
+            *index = place;
+        }
+        self
     }
 
     /// Two refusals as one: the states in a row, the soonest wait, the best place.
@@ -303,7 +313,7 @@ impl Acquire {
 
     fn parts(self) -> (Option<Duration>, Option<u32>, bool, Vec<RungState>) {
         match self {
-            Self::Acquired { .. } => (None, None, false, Vec::new()),
+            Self::Acquired { .. } | Self::Pinned { .. } => (None, None, false, Vec::new()),
             Self::Full { wait, position, states } => (wait, position, true, states),
             Self::Closed { wait, states } => (Some(wait), None, false, states),
         }
@@ -324,6 +334,7 @@ impl RungState {
         let wait = reply.wait()?;
         Ok(match word.as_str() {
             "cooling" => Self::Cooling { wait },
+            "endpoints" => Self::Endpoints { wait },
             "probing_limits" => Self::Probing { wait, of: ProbeOf::Limits },
             "probing_failures" => Self::Probing { wait, of: ProbeOf::Failures },
             "full" => Self::Full,

@@ -2,7 +2,10 @@
 //!
 //! Everything one script touches shares a hash tag: `{a:ACCOUNT}` or `{g:GROUP}`. Ids hold none of `:`, `{`, `}`.
 
-use crate::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
+use crate::ids::{
+    AccountId, BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId,
+    SecretHash,
+};
 
 /// The longest id of a call that is part of a key as it stands.
 const CALL_MAX: usize = 64;
@@ -51,6 +54,12 @@ impl Keys {
     /// The same for a hash that is already hexadecimal text.
     pub fn secret_hex(&self, hex: &str) -> String {
         format!("{}:secret:{hex}", self.prefix)
+    }
+
+    /// String: who was given this id of a stored answer, and which connection made it. Vendors name answers as they like: the id
+    /// is named by its SHA-256.
+    pub fn made(&self, id: &str) -> String {
+        format!("{}:made:{}", self.prefix, SecretHash::of(id).to_hex())
     }
 
     /// Set of all accounts that were ever declared.
@@ -148,6 +157,21 @@ impl KeyKeys {
         format!("{}:rpm", self.base)
     }
 
+    /// Hash: a ring of one-second slices, thousandths of tokens.
+    pub fn tpm(&self) -> String {
+        format!("{}:tpm", self.base)
+    }
+
+    /// Hash: a counter's key → what open requests hold of it.
+    pub fn held(&self) -> String {
+        format!("{}:held", self.base)
+    }
+
+    /// String: what counts in one period of a quota; hash: the ring of a quota with a sliding window, whose label is `window`.
+    pub fn quota(&self, name: &str, label: &str) -> String {
+        format!("{}:quota:{name}:{label}", self.base)
+    }
+
     /// Sorted set: request id by expiry ms.
     pub fn leases(&self) -> String {
         format!("{}:leases", self.base)
@@ -170,6 +194,11 @@ impl KeyKeys {
 }
 
 impl GroupKeys {
+    /// String: the connection that a conversation prefers.
+    pub fn pin(&self, conversation: ConversationHash) -> String {
+        format!("{}:pin:{conversation}", self.base)
+    }
+
     /// The keys of one connection.
     pub fn of_connection(&self, connection: &ConnectionId) -> ConnectionKeys {
         ConnectionKeys { base: format!("{}:conn:{connection}", self.base) }
@@ -192,14 +221,19 @@ impl ConnectionKeys {
         format!("{}:rpm", self.base)
     }
 
-    /// Sorted set: `REPLICA|REQUEST` by arrival in microseconds.
+    /// Sorted set: `REPLICA|REQUEST|FLOW` by turn and arrival.
     pub fn waiters(&self) -> String {
         format!("{}:waiters", self.base)
     }
 
-    /// Sorted set: `REPLICA|REQUEST` by the expiry of its place in ms.
+    /// Sorted set: `REPLICA|REQUEST|FLOW` by the expiry of its place in ms.
     pub fn alive(&self) -> String {
         format!("{}:waiters:alive", self.base)
+    }
+
+    /// Hash: whose turn it is in its line.
+    pub fn turns(&self) -> String {
+        format!("{}:waiters:turns", self.base)
     }
 
     /// Hash: the lock of the whole connection.
@@ -215,5 +249,15 @@ impl ConnectionKeys {
     /// Hash: the cooldown of one model.
     pub fn cooldown(&self, model: &ModelName) -> String {
         format!("{}:model:{model}:cooldown", self.base)
+    }
+
+    /// Hash: the cooldown of one model at one endpoint.
+    pub fn endpoint(&self, endpoint: &EndpointId, model: &ModelName) -> String {
+        format!("{}:endpoint:{endpoint}:model:{model}:cooldown", self.base)
+    }
+
+    /// Hash: what the upstream told of the limits of one bucket.
+    pub fn quota(&self, bucket: &BucketName) -> String {
+        format!("{}:bucket:{bucket}:quota", self.base)
     }
 }

@@ -6,6 +6,7 @@ use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, GroupId, KeyId, ModelName, RequestId};
+use crate::limit::Weighed;
 use crate::money::{NanoDollars, Tokens};
 
 /// At most so many leases go into one call: Redis runs nothing else meanwhile.
@@ -42,6 +43,8 @@ pub struct Progress {
     pub tokens: Tokens,
     /// What they cost.
     pub cost: NanoDollars,
+    /// What they count towards a limit of tokens per minute.
+    pub weighed: Weighed,
 }
 
 impl Store {
@@ -84,6 +87,7 @@ impl Store {
                 args.extend(token_args(tokens));
                 args.push(Arg::Int(held.progress.cost.nanos()));
                 args.extend(rare_token_args(tokens));
+                args.push(milli(held.progress.weighed.total_milli));
             }
             let indices = self.run_renew(&keys, &args).await?;
             lost.extend(indices.iter().filter_map(|index| Some(chunk.get(*index)?.request.clone())));
@@ -103,6 +107,11 @@ impl Store {
         }
         Ok(lost)
     }
+}
+
+/// Thousandths of tokens, as they are sent.
+pub(super) fn milli(count: u64) -> Arg<'static> {
+    Arg::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 /// The token classes that every row of the ledger has, in its order.

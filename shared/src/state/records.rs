@@ -7,10 +7,12 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use super::link::StateError;
+use super::quotas::{quotas_text, read_quotas};
 use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, RequestId, SecretHash};
+use crate::limit::{Priority, Quota};
 use crate::money::NanoDollars;
 
 /// An account as the file has it, with all its client keys.
@@ -70,8 +72,12 @@ pub struct KeyRights {
     pub tpm: Option<u32>,
     /// Requests at once.
     pub max_concurrent: Option<u32>,
+    /// How soon it is served where requests wait for a connection.
+    pub priority: Priority,
     /// Money per period.
     pub spend: Option<SpendLimit>,
+    /// What it may use in what time, one of a name.
+    pub quotas: Vec<Quota>,
     /// Patterns of the models it may use; empty: all.
     pub models: Vec<String>,
     /// Own connections, in order.
@@ -286,7 +292,9 @@ impl KeyRights {
             rpm: count("rpm")?,
             tpm: count("tpm")?,
             max_concurrent: count("max_concurrent")?,
+            priority: count("priority")?.and_then(|n| Priority::new(u8::try_from(n).ok()?)).unwrap_or_default(),
             spend,
+            quotas: read_quotas(&text("quotas").unwrap_or_default())?,
             models: text("models").map(|list| list.split('\n').map(str::to_owned).collect()).unwrap_or_default(),
             byok: byok.split_terminator('\n').map(|one| id(ConnectionId::parse(one))).collect::<Result<_, _>>()?,
             platform_fallback: record.get("platform_fallback").map(String::as_str) == Some("yes"),
@@ -297,13 +305,20 @@ impl KeyRights {
     /// The fields of a record that say the same.
     pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
         let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-        let mut fields = vec![("platform_fallback", word(self.platform_fallback)), ("peers", word(self.peers))];
+        let mut fields = vec![
+            ("priority", self.priority.get().to_string()),
+            ("platform_fallback", word(self.platform_fallback)),
+            ("peers", word(self.peers)),
+        ];
         let counts = [("rpm", self.rpm), ("tpm", self.tpm), ("max_concurrent", self.max_concurrent)];
         fields.extend(counts.into_iter().filter_map(|(field, count)| Some((field, count?.to_string()))));
         if let Some(spend) = &self.spend {
             fields.push(("spend_limit", spend.limit.nanos().to_string()));
             fields.push(("spend_period", spend.period.clone()));
             fields.push(("spend_zone", spend.zone.clone()));
+        }
+        if !self.quotas.is_empty() {
+            fields.push(("quotas", quotas_text(&self.quotas)));
         }
         if !self.models.is_empty() {
             fields.push(("models", self.models.join("\n")));

@@ -18,15 +18,18 @@ macro_rules! assemble {
 }
 
 /// `admit` as it is sent.
-pub const ADMIT: &str = assemble!("", ["clock", "window", "line"], "admit");
+pub const ADMIT: &str = assemble!("", ["clock", "window", "line", "ring", "quotas"], "admit");
 /// `acquire` as it is sent.
-pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "closures"], "acquire");
+pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "closures", "pins"], "acquire");
+/// `leave` as it is sent.
+pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.
-pub const RECORD: &str = assemble!(" flags=allow-oom", ["clock", "line", "closures", "health"], "record");
+pub const RECORD: &str =
+    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "told", "pins"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.
-pub const SETTLE: &str = assemble!(" flags=allow-oom", ["clock", "line"], "settle");
+pub const SETTLE: &str = assemble!(" flags=allow-oom", ["clock", "line", "ring", "quotas"], "settle");
 /// `credit` as it is sent.
 pub const CREDIT: &str = assemble!("", [], "credit");
 /// `declare` as it is sent.
@@ -36,13 +39,14 @@ pub const AMEND: &str = assemble!("", ["clock"], "amend");
 /// `open_account` as it is sent.
 pub const OPEN_ACCOUNT: &str = assemble!("", [], "open_account");
 /// `survey` as it is sent.
-pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "closures", "health"], "survey");
+pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "ring", "closures", "health"], "survey");
 
 /// All scripts.
 #[derive(Debug, Clone)]
 pub struct Scripts {
     pub(super) admit: Script,
     pub(super) acquire: Script,
+    pub(super) leave: Script,
     pub(super) record: Script,
     pub(super) renew: Script,
     pub(super) settle: Script,
@@ -70,6 +74,7 @@ impl Scripts {
         Self {
             admit: script("admit", ADMIT),
             acquire: script("acquire", ACQUIRE),
+            leave: script("leave", LEAVE),
             record: script("record", RECORD),
             renew: script("renew", RENEW),
             settle: script("settle", SETTLE),

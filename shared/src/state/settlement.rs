@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::admission::SpendSpan;
-use super::leases::{rare_token_args, token_args};
+use super::leases::{milli, rare_token_args, token_args};
 use super::link::StateError;
+use super::quotas::{QuotaTurn, read_turns};
 use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, ModelName, RequestId};
-use crate::limit::{Cycle, Period};
+use crate::limit::{Cycle, Period, Weighed};
 use crate::money::{NanoDollars, Tokens};
 
 /// About so many rows of an account's ledger are kept.
@@ -29,10 +30,16 @@ pub struct Settlement {
     pub admitted_ms: i64,
     /// The period it was admitted in ([`AdmitAsk::span`](super::admission::AdmitAsk)): that one is charged, whenever it settles.
     pub span: Option<SpendSpan>,
+    /// The counters it was admitted under, likewise.
+    pub quotas: Vec<QuotaTurn>,
     /// Tokens by class.
     pub tokens: Tokens,
     /// What they cost. Without overdraft no more is charged than the balance less what other requests hold.
     pub cost: NanoDollars,
+    /// What the tokens count towards the key's tokens per minute.
+    pub weighed: Weighed,
+    /// Whether it counts in quotas of requests.
+    pub upstream: Upstream,
     /// How that is known.
     pub basis: Basis,
     /// How the request ended.
@@ -69,6 +76,15 @@ pub enum Outcome {
     RefusedAfterStart,
 }
 
+/// Whether a request came as far as an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Upstream {
+    /// At least one was called.
+    Reached,
+    /// None was: quotas of requests get it back.
+    Spared,
+}
+
 /// What `settle` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
@@ -96,6 +112,8 @@ pub struct LapsedRequest {
     pub admitted_ms: i64,
     /// The period it was admitted in.
     pub span: Option<SpendSpan>,
+    /// The counters it was admitted under.
+    pub quotas: Vec<QuotaTurn>,
 }
 
 /// What became of a lapsed request.
@@ -141,13 +159,23 @@ impl Outcome {
     }
 }
 
+impl Upstream {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Reached => "reached",
+            Self::Spared => "spared",
+        }
+    }
+}
+
 impl Store {
-    /// Settles a request, exactly once per id: frees the key's lease and the hold, moves balance and spend counter, writes one
-    /// ledger row. Where the account may not overdraw and the cost exceeds what it has, the rest is waived, and the row tells
+    /// Settles a request, exactly once per id: frees the key's lease and what it held, moves balance, spend and the counters
+    /// of quotas and tokens per minute, writes one ledger row. Where the account may not overdraw and the cost exceeds what it has, the rest is waived, and the row tells
     /// how much. A request Redis knows nothing of (any more) is settled too.
     pub async fn settle(&self, settlement: &Settlement) -> Result<Settle, StateError> {
-        let Settlement { account, key, request, span, .. } = settlement;
-        let keys = self.settle_keys(account, key, request, (settlement.admitted_ms, span.as_ref()));
+        let Settlement { account, key, request, admitted_ms, span, quotas, .. } = settlement;
+        let keys = self.settle_keys(account, (key, request), (*admitted_ms, span.as_ref()), quotas);
+        let marks: Vec<String> = quotas.iter().map(QuotaTurn::mark).collect();
         let mut args = self.settle_args("settle", key, request, span.as_ref());
         args.extend([
             Arg::Text(settlement.model.as_str()),
@@ -161,6 +189,12 @@ impl Store {
             Arg::Text(settlement.outcome.as_str()),
         ]);
         args.extend(rare_token_args(&settlement.tokens));
+        args.extend([
+            Arg::Text(settlement.upstream.as_str()),
+            milli(settlement.weighed.total_milli),
+            milli(settlement.weighed.output_milli),
+        ]);
+        args.extend(quotas.iter().zip(&marks).flat_map(|(quota, mark)| quota.settle_args(mark)));
         let (tag, mut reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
             "settled" => {
@@ -176,9 +210,13 @@ impl Store {
     /// Settles a request whose lease lapsed at the last progress that was reported, marked `estimated`. Does nothing to one
     /// that was renewed or settled meanwhile.
     pub async fn settle_lapsed(&self, lapsed: &LapsedRequest) -> Result<SettleLapsed, StateError> {
-        let LapsedRequest { account, key, request, admitted_ms, span } = lapsed;
-        let keys = self.settle_keys(account, key, request, (*admitted_ms, span.as_ref()));
-        let args = self.settle_args("lapsed", key, request, span.as_ref());
+        let LapsedRequest { account, key, request, admitted_ms, span, quotas } = lapsed;
+        let keys = self.settle_keys(account, (key, request), (*admitted_ms, span.as_ref()), quotas);
+        let marks: Vec<String> = quotas.iter().map(QuotaTurn::mark).collect();
+        let mut args = self.settle_args("lapsed", key, request, span.as_ref());
+        // The figures come from the last progress.
+        args.resize(24, Arg::Int(0));
+        args.extend(quotas.iter().zip(&marks).flat_map(|(quota, mark)| quota.settle_args(mark)));
         let (tag, reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
             "settled" => Ok(SettleLapsed::Settled),
@@ -203,9 +241,9 @@ impl Store {
                 pipeline.cmd("HMGET").arg(slot.request(request)).arg(&OPEN_FIELDS);
             }
             for (request, fields) in requests.into_iter().zip(self.link.pipeline(&pipeline).await?) {
-                let (admitted_ms, span) = admitted(fields)?;
+                let (admitted_ms, span, quotas) = admitted(fields)?;
                 let (account, key) = (account.clone(), key.clone());
-                found.push(LapsedRequest { account, key, request, admitted_ms, span });
+                found.push(LapsedRequest { account, key, request, admitted_ms, span, quotas });
             }
         }
         Ok(found)
@@ -224,25 +262,19 @@ impl Store {
     fn settle_keys(
         &self,
         account: &AccountId,
-        key: &KeyId,
-        request: &RequestId,
+        (key, request): (&KeyId, &RequestId),
         (admitted_ms, span): (i64, Option<&SpendSpan>),
-    ) -> [String; 11] {
+        quotas: &[QuotaTurn],
+    ) -> Vec<String> {
         let account = self.keys.of_account(account);
         let key = account.of_key(key);
-        [
-            account.record(),
-            key.record(),
-            account.balance(),
-            account.reserved(),
-            account.request(request),
-            key.spend(span.map_or("", |span| &span.label)),
-            key.leases(),
-            key.waiters(),
-            key.alive(),
-            account.ledger(),
-            account.day(&Period::utc(Cycle::Day).span_at(admitted_ms).label),
-        ]
+        let day = account.day(&Period::utc(Cycle::Day).span_at(admitted_ms).label);
+        let mut keys = Vec::with_capacity(13 + quotas.len());
+        keys.extend([account.record(), key.record(), account.balance(), account.reserved(), account.request(request)]);
+        keys.extend([key.spend(span.map_or("", |span| &span.label)), key.leases(), key.waiters(), key.alive()]);
+        keys.extend([account.ledger(), day, key.tpm(), key.held()]);
+        keys.extend(quotas.iter().map(|quota| quota.counter(&key)));
+        keys
     }
 
     fn settle_args<'a>(
@@ -266,19 +298,21 @@ impl Store {
     }
 }
 
-/// The fields of an open request that say when it was admitted.
-const OPEN_FIELDS: [&str; 4] = ["admitted_at", "spend_label", "spend_start", "spend_end"];
+/// The fields of an open request that say when it was admitted, and under what.
+const OPEN_FIELDS: [&str; 5] = ["admitted_at", "spend_label", "spend_start", "spend_end", "quotas"];
 
-/// When an open request was admitted, and in which period. One that is gone meanwhile was settled, and will not be again.
-fn admitted(fields: redis::Value) -> Result<(i64, Option<SpendSpan>), StateError> {
+/// When an open request was admitted, in which period and under which quotas. One that is gone meanwhile was settled, and will
+/// not be again.
+fn admitted(fields: redis::Value) -> Result<(i64, Option<SpendSpan>, Vec<QuotaTurn>), StateError> {
     let error = || StateError::Reply("an open request whose period is unreadable".into());
     let fields: Vec<Option<String>> = redis::from_redis_value(fields).map_err(|_| error())?;
-    let [at, label, start, end] = <[Option<String>; 4]>::try_from(fields).map_err(|_| error())?;
+    let [at, label, start, end, quotas] = <[Option<String>; 5]>::try_from(fields).map_err(|_| error())?;
     let at = at.and_then(|at| at.parse().ok()).unwrap_or(0);
+    let quotas = read_turns(&quotas.unwrap_or_default())?;
     let Some(label) = label.filter(|label| !label.is_empty()) else {
-        return Ok((at, None));
+        return Ok((at, None, quotas));
     };
     let number = |text: Option<String>| text.unwrap_or_default().parse::<i64>().map_err(|_| error());
     let (start_ms, end_ms) = (number(start)?, Some(number(end)?).filter(|end| *end > 0));
-    Ok((at, Some(SpendSpan { label: Arc::from(label), start_ms, end_ms })))
+    Ok((at, Some(SpendSpan { label: Arc::from(label), start_ms, end_ms }), quotas))
 }

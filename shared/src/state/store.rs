@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::capacity::Turn;
 use super::keys::Keys;
 use super::link::Link;
 use super::scripts::Scripts;
@@ -50,7 +51,12 @@ impl Store {
         self.keys.wake(&self.replica)
     }
 
-    /// What stands in a line: the replica to wake, and the request.
+    /// What stands in a connection's line: the same and whose turn it takes.
+    pub(super) fn member_in_turn(&self, request: &RequestId, turn: &Turn) -> String {
+        format!("{}|{turn}", self.member(request))
+    }
+
+    /// What stands in a key's line: the replica to wake, and the request.
     pub(super) fn member(&self, request: &RequestId) -> String {
         format!("{}|{request}", self.replica)
     }

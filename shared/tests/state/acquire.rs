@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared::state::admission::Place;
 use shared::state::capacity::{
-    Acquire, AcquireAsk, Candidate, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole,
+    Acquire, AcquireAsk, Candidate, LeaveAsk, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole,
 };
 
 use super::table::*;
@@ -31,7 +31,10 @@ async fn the_first_free_candidate_in_the_given_order_is_taken() {
     let table = Table::new().await;
     let both = [slots("a", 1), slots("b", 1)];
     let first = table.acquire("q1", &both).await;
-    assert_eq!(first, Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No });
+    assert_eq!(
+        first,
+        Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No, endpoint: 0 }
+    );
     assert_eq!(taken(&table.acquire("q2", &both).await), Some(1));
     assert_eq!(table.acquire("q3", &both).await, full(None, 2));
 }
@@ -136,7 +139,13 @@ async fn when_a_lock_ends_exactly_one_probe_is_let_through_and_the_others_wait_f
     assert_eq!(taken(&table.acquire("q1", from_ref(&a)).await), None);
     table.at(5_000).await;
     let ask = table.acquire_ask("q1", from_ref(&a));
-    let probe = Acquire::Acquired { index: 0, begun_ms: START + 5_000, expires_ms: START + 20_000, probe: Probe::Yes };
+    let probe = Acquire::Acquired {
+        index: 0,
+        begun_ms: START + 5_000,
+        expires_ms: START + 20_000,
+        probe: Probe::Yes,
+        endpoint: 0,
+    };
     for replica in 0..3 {
         assert_eq!(table.stores[replica].acquire(&ask).await.unwrap(), probe, "the same lease, the same answer");
     }
@@ -247,25 +256,26 @@ async fn who_leaves_the_lines_stands_in_none() {
     table.take("h1", &both[0]).await;
     table.take("h2", &both[1]).await;
     stand(&table, 0, "q1", &both).await;
-    let connections = both.iter().map(|candidate| &candidate.connection);
-    table.store().leave_group(&table.group, connections, &request("q1")).await.unwrap();
+    let leaves = LeaveAsk { request: request("q1"), ..LeaveAsk::after(&table.acquire_ask("q1", &both)) };
+    assert_eq!(table.store().leave_lines(&leaves).await.unwrap(), 2);
+    assert_eq!(table.store().leave_lines(&leaves).await.unwrap(), 0, "there is nothing left to leave");
     assert_eq!(stand(&table, 1, "q2", &both).await, full(Some(1), 2));
 }
 
 #[tokio::test]
 async fn more_candidates_than_one_call_takes_are_asked_in_order() {
     let table = Table::new().await;
-    let many: Vec<Candidate> = (0..40).map(|n| slots(&format!("c{n}"), 1)).collect();
-    for n in 0..40 {
+    let many: Vec<Candidate> = (0..70).map(|n| slots(&format!("c{n}"), 1)).collect();
+    for n in 0..70 {
         assert_eq!(taken(&stand(&table, 0, &format!("q{n}"), &many).await), Some(n));
     }
-    assert_eq!(stand(&table, 0, "w", &many).await, full(Some(1), 40));
+    assert_eq!(stand(&table, 0, "w", &many).await, full(Some(1), 70));
     table.record("q0", &many[0], START, Mark::Nothing).await;
-    assert_eq!(taken(&stand(&table, 0, "q38", &many).await), Some(38), "the same lease, though an earlier one is free");
+    assert_eq!(taken(&stand(&table, 0, "q68", &many).await), Some(68), "the same lease, though an earlier one is free");
     assert_eq!(taken(&stand(&table, 0, "w", &many).await), Some(0));
-    assert_eq!(stand(&table, 0, "w2", &many).await, full(Some(1), 40));
-    table.record("q39", &many[39], START, Mark::Nothing).await;
-    assert_eq!(taken(&stand(&table, 0, "w2", &many).await), Some(39));
+    assert_eq!(stand(&table, 0, "w2", &many).await, full(Some(1), 70));
+    table.record("q69", &many[69], START, Mark::Nothing).await;
+    assert_eq!(taken(&stand(&table, 0, "w2", &many).await), Some(69));
     assert_eq!(table.text(&["EXISTS", "hg:{g:openai}:conn:c0:waiters"]).await, "0");
 }
 
@@ -282,7 +292,7 @@ async fn every_key_of_a_group_expires() {
     table.record("q3", &a, begun, lock).await;
     table.take("q4", &Candidate { credential_mark: "c2".into(), bucket: "o".parse().unwrap(), ..open("a") }).await;
     let names: Vec<String> = redis::from_redis_value(table.command(&["KEYS", "hg:{g:openai}*"]).await).unwrap();
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     for name in names {
         let ttl: i64 = table.text(&["PTTL", &name]).await.parse().unwrap();
         assert!(ttl > 0, "{name}");

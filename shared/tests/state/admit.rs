@@ -127,7 +127,7 @@ async fn a_lease_frees_its_slot_at_exactly_its_expiry() {
 #[tokio::test]
 async fn a_refusal_writes_nothing() {
     let table = Table::new().await;
-    let rights = KeyRights { max_concurrent: Some(1), ..spend_rights(5) };
+    let rights = KeyRights { max_concurrent: Some(1), ..spend_rights(50) };
     table.declare(Money::Limited { opening: nanos(10) }, Overdraft::None, rights).await;
     let month = month("2033-05", -1, 100_000);
     let ask = |name: &str, hold: i64| AdmitAsk {
@@ -192,7 +192,7 @@ async fn a_spend_limit_counts_within_its_period_and_resets_with_the_next() {
     let mut settlement = table.settlement("q1", 5);
     settlement.span = Some(may.clone());
     table.store().settle(&settlement).await.unwrap();
-    let over = Admit::OverSpend { limit: nanos(5), used: nanos(5), resets_ms: Some(START + 100_000) };
+    let over = Admit::OverSpend { limit: nanos(5), used: nanos(5), resets_ms: Some(START + 100_000), position: None };
     table.at(99_999).await;
     assert_eq!(table.store().admit(&ask("q2", may.clone())).await.unwrap(), over);
     table.at(100_000).await;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use shared::state::scripts;
 
-const SNIPPETS: [&str; 5] = ["clock", "window", "line", "closures", "health"];
+const SNIPPETS: [&str; 10] =
+    ["clock", "window", "line", "turns", "ring", "quotas", "closures", "health", "told", "pins"];
 
 struct Script {
     name: &'static str,
@@ -15,9 +16,10 @@ struct Script {
     sent: &'static str,
 }
 
-const SCRIPTS: [Script; 10] = [
+const SCRIPTS: [Script; 11] = [
     Script { name: "admit", flags: "", sent: scripts::ADMIT },
     Script { name: "acquire", flags: "", sent: scripts::ACQUIRE },
+    Script { name: "leave", flags: " flags=allow-oom", sent: scripts::LEAVE },
     Script { name: "record", flags: " flags=allow-oom", sent: scripts::RECORD },
     Script { name: "renew", flags: " flags=allow-oom", sent: scripts::RENEW },
     Script { name: "settle", flags: " flags=allow-oom", sent: scripts::SETTLE },
@@ -73,7 +75,7 @@ fn tags(text: &str) -> BTreeSet<String> {
 #[test]
 fn a_header_names_exactly_the_keys_and_arguments_the_body_uses() {
     // Where a body walks through several candidates, these are not arguments of their own.
-    let walked = ["o+4", "o+6", "o+7", "k+i", "i", "6+other*3"];
+    let walked = ["o+4", "o+6", "o+7", "k+i", "i", "e+i", "e+endpoint+1", "6+other*4", "9+index*4"];
     for script in &SCRIPTS {
         let (header, body) = parts(script);
         for name in ["KEYS", "ARGV"] {

@@ -1,6 +1,9 @@
 //! `declare` and the look-up of callers.
 
+use std::num::NonZeroU64;
+
 use shared::ids::{KeyId, SecretHash};
+use shared::limit::{Amount, Cycle, Extent, Period, Priority, Quota};
 use shared::state::admission::Admit;
 use shared::state::records::{
     AccountRecord, CallerRecord, KeyRecord, KeyRights, Money, MoneyLimit, Overdraft, SpendLimit,
@@ -13,7 +16,12 @@ fn full_rights() -> KeyRights {
         rpm: Some(60),
         tpm: Some(1000),
         max_concurrent: Some(4),
+        priority: Priority::new(0).unwrap(),
         spend: Some(SpendLimit { limit: nanos(10), period: "month".into(), zone: "Europe/Berlin".into() }),
+        quotas: vec![Quota {
+            amount: Amount::Requests(NonZeroU64::MIN),
+            extent: Extent::Calendar(Period::utc(Cycle::Day)),
+        }],
         models: vec!["gpt-*".into(), "gemini-*".into()],
         byok: vec![connection("own-1"), connection("own-2")],
         platform_fallback: true,

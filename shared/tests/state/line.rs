@@ -1,7 +1,7 @@
 //! The line of a client key: order of arrival over all replicas, and who wakes whom.
 
 use shared::state::admission::{Admit, AdmitAsk, Place};
-use shared::state::capacity::{Acquire, AcquireAsk, Mark};
+use shared::state::capacity::{Acquire, AcquireAsk, LeaveAsk, Mark};
 use shared::state::records::KeyRights;
 use tokio::sync::mpsc;
 
@@ -173,6 +173,47 @@ async fn who_is_served_wakes_the_next_if_there_is_more_room() {
     }
     assert_eq!(stand(&table, 1, "q1").await, Some(0));
     assert_eq!(heard(&mut wakes).await, ("hg:wake:r2".into(), "q2".into()));
+}
+
+#[tokio::test]
+async fn as_many_are_woken_as_there_are_free_slots() {
+    let table = Table::new().await;
+    let a = slots("a", 3);
+    let mut wakes = wakes(&table).await;
+    for name in ["h1", "h2", "h3"] {
+        table.take(name, &a).await;
+    }
+    for (replica, name) in [(0, "q1"), (1, "q2"), (2, "q3")] {
+        let ask = AcquireAsk { place: STAND, ..table.acquire_ask(name, std::slice::from_ref(&a)) };
+        table.stores[replica].acquire(&ask).await.unwrap();
+    }
+    let (q1, q2) = (("hg:wake:r0".to_owned(), "q1".to_owned()), ("hg:wake:r1".to_owned(), "q2".to_owned()));
+    table.record("h1", &a, START, Mark::Nothing).await;
+    assert_eq!(heard(&mut wakes).await, q1);
+    table.record("h2", &a, START, Mark::Nothing).await;
+    assert_eq!([heard(&mut wakes).await, heard(&mut wakes).await], [q1, q2], "the first has not come yet");
+    assert!(wakes.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn who_was_woken_and_leaves_instead_wakes_the_next() {
+    let table = Table::new().await;
+    let a = slots("a", 1);
+    let mut wakes = wakes(&table).await;
+    table.take("h", &a).await;
+    let ask = |name: &str| AcquireAsk { place: STAND, ..table.acquire_ask(name, std::slice::from_ref(&a)) };
+    for (replica, name) in [(1, "q1"), (2, "q2"), (0, "q3")] {
+        table.stores[replica].acquire(&ask(name)).await.unwrap();
+    }
+    table.stores[0].leave_lines(&LeaveAsk::after(&ask("q3"))).await.unwrap();
+    assert!(wakes.try_recv().is_err(), "who was not first was not woken");
+    table.record("h", &a, START, Mark::Nothing).await;
+    assert_eq!(heard(&mut wakes).await, ("hg:wake:r1".into(), "q1".into()));
+    for _ in 0..2 {
+        table.stores[1].leave_lines(&LeaveAsk::after(&ask("q1"))).await.unwrap();
+    }
+    assert_eq!(heard(&mut wakes).await, ("hg:wake:r2".into(), "q2".into()));
+    assert!(wakes.try_recv().is_err(), "once");
 }
 
 #[tokio::test]

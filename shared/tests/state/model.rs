@@ -6,22 +6,26 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use shared::ids::RequestId;
-use shared::state::admission::{AdmitAsk, Hold, Place};
-use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, Mark, Record, RecordAsk, Sibling, Sole};
+use shared::ids::{ConversationHash, RequestId};
+use shared::limit::{Amount, Cycle, Extent, Period, Quota, Weighed};
+use shared::money::Tokens;
+use shared::state::admission::{AdmitAsk, Estimate, Hold, Place};
+use shared::state::capacity::{AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, Record, RecordAsk, Sibling, Sole};
 use shared::state::leases::{ConnectionLease, KeyLease, Progress};
+use shared::state::quotas::QuotaTurn;
 use shared::state::records::{KeyRights, Money, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settlement};
 
 use super::table::*;
 use account::Account;
 use group::Group;
-use ops::{Call, Op, Pick, Rules, credential_mark, op, rules};
+use ops::{Call, Op, Pick, PinOp, Rules, Used, Wish, credential_mark, op, rules};
 
 mod account;
 mod group;
 mod line;
 mod ops;
+mod ring;
 
 const LABEL: &str = "2033";
 
@@ -34,6 +38,8 @@ struct Game<'a> {
     group: Group,
     /// When each attempt began, as its caller was told.
     begun: BTreeMap<String, i64>,
+    /// Which endpoint each attempt was told to call.
+    endpoints: BTreeMap<String, usize>,
     /// How often each request number was used before.
     generations: [u32; 7],
 }
@@ -47,11 +53,22 @@ impl<'a> Game<'a> {
             rpm: Some(rules.rpm),
             max_concurrent: Some(rules.cap),
             spend: Some(spend),
+            tpm: rules.tpm,
+            quotas: quotas(&rules),
             ..KeyRights::default()
         };
         table.declare(Money::Limited { opening: nanos(rules.opening) }, rules.overdraft, rights).await;
         let (account, group) = (Account::new(&rules), Group::new(&rules));
-        Self { table, rules, us: 0, account, group, begun: BTreeMap::new(), generations: [0; 7] }
+        Self {
+            table,
+            rules,
+            us: 0,
+            account,
+            group,
+            begun: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            generations: [0; 7],
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -64,20 +81,26 @@ impl<'a> Game<'a> {
 
     fn candidate(&self, number: usize, credential: u8) -> Candidate {
         let (max_concurrent, rpm) = self.rules.connections[number];
-        Candidate { max_concurrent, rpm, credential_mark: credential_mark(credential), ..open(&format!("c{number}")) }
+        Candidate {
+            max_concurrent,
+            rpm,
+            credential_mark: credential_mark(credential),
+            endpoints: (0..group::endpoints_of(number)).map(endpoint).collect(),
+            ..open(&format!("c{number}"))
+        }
     }
 
     async fn play(&mut self, op: Op) -> Result<(), TestCaseError> {
         match op {
             Op::Wait { us } => self.go_to(self.us + us).await,
             Op::Boundary { nth, ms } => self.go_to_boundary(nth, ms).await,
-            Op::Admit { call, hold, place } => self.admit(call, hold, place).await?,
+            Op::Admit { call, wish, place } => self.admit(call, wish, place).await?,
             Op::LeaveKey { call } => {
                 self.store(call).leave_key(&self.table.account, &self.table.key, &self.id(call)).await.unwrap();
                 self.account.line.leave(&self.name(call));
             }
-            Op::RenewKey { call, cost } => self.renew_key(call, cost).await?,
-            Op::Settle { call, cost } => self.settle(call, cost).await?,
+            Op::RenewKey { call, used } => self.renew_key(call, used).await?,
+            Op::Settle { call, used } => self.settle(call, used).await?,
             Op::SettleLapsed { call } => self.settle_lapsed(call).await?,
             Op::Credit { receipt, amount } => {
                 let receipt = format!("r{receipt}");
@@ -85,27 +108,40 @@ impl<'a> Game<'a> {
                     self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
                 prop_assert_eq!(answer, self.account.credit(&receipt, amount));
             }
-            Op::Acquire { call, attempt, place, reversed, credential } => {
-                self.acquire(call, attempt, place, reversed, credential).await?;
+            Op::Acquire { call, attempt, place, reversed, credential, pin } => {
+                let order = if reversed { Order::Backwards } else { Order::Forwards };
+                self.acquire(call, attempt, (place, order, credential), pin).await?;
             }
-            Op::Record { call, lease, mark, siblings } => {
+            Op::Record { call, lease, mark, siblings, pin } => {
                 let (lease, number) = self.picked(call, lease);
                 let others = (0..self.rules.connections.len()).filter(|other| *other != number);
-                self.record(call, (lease, number), mark, &others.take(siblings).collect::<Vec<_>>()).await?;
+                let others = others.take(siblings).collect::<Vec<_>>();
+                self.record(call, (lease, number), (mark, pin), &others).await?;
             }
             Op::RenewConnection { call, lease } => {
                 let (lease, number) = self.picked(call, lease);
                 self.renew_connection(call, lease, number).await?;
             }
             Op::LeaveGroup { call } => {
-                let candidates: Vec<_> = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1)).collect();
-                let connections = candidates.iter().map(|candidate| &candidate.connection);
-                self.store(call).leave_group(&self.table.group, connections, &self.id(call)).await.unwrap();
+                let connections = (0..self.rules.connections.len()).map(|n| self.candidate(n, 1).connection).collect();
+                let (group, turn) = (self.table.group.clone(), call.turn(self.rules.fairness));
+                let ask = LeaveAsk { group, connections, request: self.id(call), turn };
+                for _ in 0..call.times() {
+                    self.store(call).leave_lines(&ask).await.unwrap();
+                }
                 self.group.leave(&self.name(call));
             }
         }
+        let held = self.table.command(&["HGETALL", "hg:{a:acme}:key:ci:held"]).await;
+        let held: BTreeMap<String, i64> = redis::from_redis_value(held).unwrap();
+        prop_assert_eq!(held, self.account.held_by_counter());
         self.account.check(self.now_us())?;
         self.group.check(self.now_us())
+    }
+
+    /// The counters of the key's quotas.
+    fn turns(&self) -> Vec<QuotaTurn> {
+        quotas(&self.rules).iter().map(|quota| QuotaTurn::at(quota, self.now_ms())).collect()
     }
 
     fn store(&self, call: Call) -> &'a shared::state::Store {
@@ -153,17 +189,19 @@ impl<'a> Game<'a> {
         }
     }
 
-    async fn admit(&mut self, call: Call, hold: i64, place: Place) -> Result<(), TestCaseError> {
+    async fn admit(&mut self, call: Call, wish: Wish, place: Place) -> Result<(), TestCaseError> {
         if self.account.is_settled(&self.name(call)) && !call.twice {
             self.generations[usize::from(call.request)] += 1;
         }
         let span = Some(month(LABEL, 0, 1 << 40));
-        let hold_ask = if hold < 0 { Hold::Free } else { Hold::AtMost(nanos(hold)) };
-        let ask = AdmitAsk { hold: hold_ask, span, place, ..self.table.admit_ask(&self.name(call)) };
+        let hold = if wish.hold < 0 { Hold::Free } else { Hold::AtMost(nanos(wish.hold)) };
+        let estimate = Estimate { bound: wish.bound, ..estimate(wish.input, wish.output) };
+        let ask =
+            AdmitAsk { hold, span, place, estimate, quotas: self.turns(), ..self.table.admit_ask(&self.name(call)) };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).admit(&ask).await.unwrap();
-            let (expected, writes) = self.account.admit(&self.name(call), hold, place, self.us);
+            let (expected, writes) = self.account.admit(&self.name(call), wish, place, self.us);
             prop_assert_eq!(answer, expected);
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -172,23 +210,33 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    async fn renew_key(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
-        let progress = Progress { cost: nanos(cost), ..Progress::default() };
+    async fn renew_key(&mut self, call: Call, used: Used) -> Result<(), TestCaseError> {
+        let (tokens, weighed) = figures(used);
+        let progress = Progress { cost: nanos(used.cost), tokens, weighed, ..Progress::default() };
         let lease = KeyLease { key: self.table.key.clone(), request: self.id(call), progress };
         for _ in 0..call.times() {
             let lost = self.store(call).renew_keys(&self.table.account, std::slice::from_ref(&lease)).await.unwrap();
-            let kept = self.account.renew(&self.name(call), cost, self.now_ms());
+            let kept = self.account.renew(&self.name(call), used, self.now_ms());
             prop_assert_eq!(lost.is_empty(), kept);
         }
         Ok(())
     }
 
-    async fn settle(&mut self, call: Call, cost: i64) -> Result<(), TestCaseError> {
+    async fn settle(&mut self, call: Call, used: Used) -> Result<(), TestCaseError> {
         let span = Some(month(LABEL, 0, 1 << 40));
-        let settlement = Settlement { span, ..self.table.settlement(&self.name(call), cost) };
+        let (tokens, weighed) = figures(used);
+        let (quotas, upstream) = (self.turns(), used.upstream);
+        let settlement = Settlement {
+            span,
+            tokens,
+            weighed,
+            quotas,
+            upstream,
+            ..self.table.settlement(&self.name(call), used.cost)
+        };
         for _ in 0..call.times() {
             let answer = self.store(call).settle(&settlement).await.unwrap();
-            prop_assert_eq!(answer, self.account.settle(&self.name(call), cost));
+            prop_assert_eq!(answer, self.account.settle(&self.name(call), used, self.now_ms()));
         }
         Ok(())
     }
@@ -201,6 +249,7 @@ impl<'a> Game<'a> {
             request: self.id(call),
             admitted_ms: seen.iter().find(|one| one.request == self.id(call)).map_or(START, |one| one.admitted_ms),
             span: Some(month(LABEL, 0, 1 << 40)),
+            quotas: self.turns(),
         };
         let due = self.account.lapsed(&self.name(call), self.now_ms());
         prop_assert_eq!(seen.contains(&lapsed), due);
@@ -215,12 +264,11 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         attempt: u32,
-        place: Place,
-        reversed: bool,
-        credential: u8,
+        (place, direction, credential): (Place, Order, u8),
+        pin: Option<PinOp>,
     ) -> Result<(), TestCaseError> {
         let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
-        if reversed {
+        if direction == Order::Backwards {
             order.reverse();
         }
         let lease = lease(&self.name(call), attempt);
@@ -230,16 +278,26 @@ impl<'a> Game<'a> {
             lease: lease.clone(),
             max_lock: self.rules.max_lock,
             place,
+            turn: call.turn(self.rules.fairness),
+            pin: pin.map(preference),
             candidates,
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            let asked = group::Ask { lease: lease.to_string(), member: self.name(call), place, credential };
+            let asked = group::Ask {
+                lease: lease.to_string(),
+                member: self.name(call),
+                turn: ask.turn.clone(),
+                place,
+                credential,
+                pin,
+            };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
             prop_assert_eq!(&answer, &expected);
-            if let shared::state::capacity::Acquire::Acquired { begun_ms, .. } = answer {
+            if let shared::state::capacity::Acquire::Acquired { begun_ms, endpoint, .. } = answer {
                 self.begun.insert(lease.to_string(), begun_ms);
+                self.endpoints.insert(lease.to_string(), endpoint);
             }
             if !writes {
                 prop_assert_eq!(self.digest().await, before, "a refusal or a repeated call wrote");
@@ -252,15 +310,19 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         (lease, connection): (LeaseId, usize),
-        mark: Mark,
+        (mark, pin): (Mark, Option<u8>),
         siblings: &[usize],
     ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
         let at = self.candidate(connection, 1);
+        // A stray word may name an endpoint that the connection has not.
+        let number = self.endpoints.get(&lease.to_string()).copied().unwrap_or(0) % 2;
         let ask = RecordAsk {
             lease: lease.clone(),
+            endpoint: at.endpoints.get(number).cloned(),
             max_lock: self.rules.max_lock,
             siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
+            pin: pin.map(conversation),
             ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         let last = !siblings.is_empty() && siblings.iter().all(|other| self.group.is_closed(*other, self.now_ms()));
@@ -270,8 +332,11 @@ impl<'a> Game<'a> {
             let answer = self.store(call).record(&ask).await.unwrap();
             prop_assert_eq!(
                 &answer,
-                &self.group.record(&lease.to_string(), connection, &mark, begun_ms, self.now_ms())
+                &self.group.record(&lease.to_string(), (connection, number), &mark, begun_ms, self.now_ms())
             );
+            if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
+                self.group.bind(conversation, connection);
+            }
             if answer == Record::Already {
                 prop_assert_eq!(self.digest().await, before, "a second record wrote");
             }
@@ -295,7 +360,12 @@ impl<'a> Game<'a> {
         let script = "local all = {}
             for _, key in ipairs(redis.call('KEYS', 'hg:*')) do
               if not key:find('waiters') and not (key:find('{g:') and key:find(':leases')) then
-                all[#all + 1] = key .. redis.sha1hex(redis.call('DUMP', key))
+                local hash = redis.call('TYPE', key).ok == 'hash'
+                local content = hash and redis.call('HGETALL', key) or {redis.call('DUMP', key)}
+                for i = 1, hash and #content or 0, 2 do content[(i + 1) / 2] = content[i] .. content[i + 1] end
+                if hash then for i = #content, #content / 2 + 1, -1 do content[i] = nil end end
+                table.sort(content)
+                all[#all + 1] = key .. redis.sha1hex(table.concat(content))
               end
             end
             table.sort(all)
@@ -332,6 +402,40 @@ impl<'a> Game<'a> {
         prop_assert_eq!(sums.iter().map(|sum| sum.cost.nanos()).sum::<i64>(), spent);
         Ok(())
     }
+}
+
+/// The quotas of the key, in the order of the model's.
+fn quotas(rules: &Rules) -> Vec<Quota> {
+    let count = |limit: i64| u64::try_from(limit).unwrap().try_into().unwrap();
+    let ops::Quotas { tokens, requests, cost } = rules.quotas;
+    let total = Extent::Calendar(Period::utc(Cycle::Total));
+    vec![
+        Quota { amount: Amount::Tokens(count(tokens)), extent: total },
+        Quota { amount: Amount::Requests(count(requests)), extent: Extent::Sliding(secs(60)) },
+        Quota { amount: Amount::Cost(nanos(cost)), extent: Extent::Sliding(secs(120)) },
+    ]
+}
+
+/// Tokens, and what they weigh.
+fn figures(used: Used) -> (Tokens, Weighed) {
+    let (total_milli, output_milli) = ((used.input + used.output) * 1_000, used.output * 1_000);
+    (Tokens { input: used.input, output: used.output, ..Tokens::default() }, Weighed { total_milli, output_milli })
+}
+
+/// The order of the candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Forwards,
+    Backwards,
+}
+
+fn conversation(number: u8) -> ConversationHash {
+    ConversationHash::of([number; 32])
+}
+
+fn preference(pin: PinOp) -> Pin {
+    let given_up = pin.given_up.map(|number| connection(&format!("c{number}"))).into_iter().collect();
+    Pin { conversation: conversation(pin.conversation), patience: millis(pin.patience_ms), given_up }
 }
 
 fn sibling(candidate: &Candidate) -> Sibling {

@@ -30,7 +30,7 @@ async fn state(table: &Table, at: &Candidate) -> Option<RungState> {
             table.record("look", at, begun_ms, Mark::Nothing).await;
             None
         }
-        other @ Acquire::Full { .. } => panic!("{other:?}"),
+        other @ (Acquire::Full { .. } | Acquire::Pinned { .. }) => panic!("{other:?}"),
     }
 }
 
@@ -385,7 +385,7 @@ async fn unlock_opens_at_once_on_every_replica() {
     assert_eq!(table.store().unlock(&table.group, &a.connection, what).await.unwrap(), Unlocked::Opened);
     assert_eq!(
         table.stores[2].acquire(&table.acquire_ask("q2", from_ref(&a))).await.unwrap(),
-        Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No }
+        Acquire::Acquired { index: 0, begun_ms: START, expires_ms: START + 15_000, probe: Probe::No, endpoint: 0 }
     );
     assert_eq!(table.store().unlock(&table.group, &a.connection, what).await.unwrap(), Unlocked::Nothing);
 }

@@ -1,6 +1,7 @@
 //! `renew`: leases that live on, and those that are lost.
 
 use shared::ids::{ConnectionId, RequestId};
+use shared::limit::Weighed;
 use shared::money::Tokens;
 use shared::state::admission::Admit;
 use shared::state::capacity::{Acquire, Mark};
@@ -109,6 +110,7 @@ async fn progress_is_kept_with_the_open_request() {
         connection: Some(connection("a")),
         tokens,
         cost: nanos(9_007_199_254_740_991),
+        weighed: Weighed { total_milli: 9_007_199_254_740_991, output_milli: 9 },
     };
     let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
     table.store().renew_keys(&table.account, &[lease]).await.unwrap();
@@ -124,10 +126,11 @@ async fn progress_is_kept_with_the_open_request() {
         "cache_write_1h",
         "input_audio",
         "output_audio",
+        "weighed",
     ];
     let mut seen = Vec::new();
     for field in fields {
         seen.push(table.text(&["HGET", "hg:{a:acme}:req:q1", field]).await);
     }
-    assert_eq!(seen, ["n", "a", "1", "2", "3", "4", "5", "9007199254740991", "6", "7", "8"]);
+    assert_eq!(seen, ["n", "a", "1", "2", "3", "4", "5", "9007199254740991", "6", "7", "8", "9007199254740991"]);
 }

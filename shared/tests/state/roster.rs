@@ -1,6 +1,7 @@
 //! `amend` and `open_account`: accounts and client keys made at run time.
 
 use shared::ids::{KeyId, SecretHash};
+use shared::limit::{Amount, Extent, Period, Priority, Quota};
 use shared::state::admission::Admit;
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, MoneyLimit, Overdraft, SpendLimit};
 use shared::state::roster::{Amend, KeyEntry, KeyStatus, NewAccount, OpenAccount, Source};
@@ -12,7 +13,12 @@ fn rights() -> KeyRights {
         rpm: Some(60),
         tpm: Some(1000),
         max_concurrent: Some(4),
+        priority: Priority::new(2).unwrap(),
         spend: Some(SpendLimit { limit: nanos(10), period: "month".into(), zone: "Europe/Berlin".into() }),
+        quotas: vec![
+            Quota { amount: Amount::Requests(2.try_into().unwrap()), extent: Extent::Sliding(secs(90)) },
+            Quota { amount: Amount::Cost(nanos(5)), extent: Extent::Calendar(Period::named("day", "Europe/Berlin")) },
+        ],
         models: vec!["gpt-*".into()],
         byok: vec![connection("own-1"), connection("own-2")],
         platform_fallback: false,

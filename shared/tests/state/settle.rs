@@ -2,7 +2,7 @@
 
 use std::slice::from_ref;
 
-use shared::money::Tokens;
+use shared::money::{NanoDollars, Tokens};
 use shared::state::admission::{AdmitAsk, Hold};
 use shared::state::leases::{KeyLease, Progress};
 use shared::state::ledger::{DaySum, DaySums, LedgerPlace};
@@ -12,7 +12,7 @@ use shared::state::settlement::{Basis, LapsedRequest, LedgerRow, Outcome, Settle
 use super::table::*;
 
 async fn limited(table: &Table, opening: i64, overdraft: Overdraft) {
-    let spend = SpendLimit { limit: nanos(1_000), period: "month".into(), zone: "UTC".into() };
+    let spend = SpendLimit { limit: NanoDollars::MAX, period: "month".into(), zone: "UTC".into() };
     let rights = KeyRights { spend: Some(spend), max_concurrent: Some(9), ..KeyRights::default() };
     table.declare(Money::Limited { opening: nanos(opening) }, overdraft, rights).await;
 }
@@ -286,8 +286,13 @@ async fn a_dead_replicas_request_is_settled_once_at_its_last_progress() {
     admit(&table, "q1", 50).await;
     table.at(5_000).await;
     let tokens = Tokens { input: 10, output: 3, ..Tokens::default() };
-    let progress =
-        Progress { served_model: Some(model("n")), connection: Some(connection("a")), tokens, cost: nanos(4) };
+    let progress = Progress {
+        served_model: Some(model("n")),
+        connection: Some(connection("a")),
+        tokens,
+        cost: nanos(4),
+        ..Progress::default()
+    };
     let lease = KeyLease { key: table.key.clone(), request: request("q1"), progress };
     table.store().renew_keys(&table.account, from_ref(&lease)).await.unwrap();
     table.at(19_999).await;
@@ -300,6 +305,7 @@ async fn a_dead_replicas_request_is_settled_once_at_its_last_progress() {
         request: request("q1"),
         admitted_ms: START,
         span: Some(month("2033-05", 0, 100_000)),
+        quotas: Vec::new(),
     };
     assert_eq!(lapsed, [expected]);
     assert_eq!(table.stores[1].settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Settled);

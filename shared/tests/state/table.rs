@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
-use shared::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash};
+use shared::ids::{
+    AccountId, BucketName, ConnectionId, EndpointId, GroupId, KeyId, ModelName, ReplicaId, RequestId, SecretHash,
+};
+use shared::limit::{Priority, Weighed};
 use shared::money::{NanoDollars, Tokens};
 use shared::state::Store;
-use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk};
+use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place, SpendSpan};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaseId, Mark, Probe, Record, RecordAsk, Turn};
 use shared::state::link::Link;
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 use shared::state::records::{AccountRecord, KeyRecord, KeyRights, Money, Overdraft};
 use shared::state::scripts::Scripts;
-use shared::state::settlement::{Basis, Outcome, Settle, Settlement};
+use shared::state::settlement::{Basis, Outcome, Settle, Settlement, Upstream};
 
 /// The clock all tests begin at: late enough that no expiry is in the past.
 pub(super) const START: i64 = 2_000_000_000_000;
@@ -155,6 +158,8 @@ impl Table {
             request: request(name),
             hold: Hold::AtMost(NanoDollars::ZERO),
             span: None,
+            estimate: estimate(0, 0),
+            quotas: Vec::new(),
             place: Place::Pass,
             model: model("m"),
         }
@@ -171,8 +176,11 @@ impl Table {
             request: request(name),
             admitted_ms: START,
             span: None,
+            quotas: Vec::new(),
             tokens: Tokens { input: 10, output: 5, ..Tokens::default() },
             cost: nanos(cost),
+            weighed: Weighed { total_milli: 15_000, output_milli: 5_000 },
+            upstream: Upstream::Reached,
             basis: Basis::Exact,
             outcome: Outcome::Ok,
             model: model("m"),
@@ -191,6 +199,8 @@ impl Table {
             lease: lease(name, 1),
             max_lock: MAX_LOCK,
             place: Place::Pass,
+            turn: turn("acme"),
+            pin: None,
             candidates: candidates.to_vec(),
         }
     }
@@ -217,8 +227,12 @@ impl Table {
             begun_ms,
             mark,
             jitter_percent: 100,
+            max_concurrent: at.max_concurrent,
             max_lock: MAX_LOCK,
+            endpoint: None,
+            told: Vec::new(),
             siblings: Vec::new(),
+            pin: None,
         }
     }
 
@@ -251,12 +265,21 @@ pub(super) fn lease(name: &str, attempt: u32) -> LeaseId {
     LeaseId { request: request(name), attempt }
 }
 
+/// The turn of an account.
+pub(super) fn turn(account: &str) -> Turn {
+    Turn { account: Some(AccountId::parse(account).unwrap()), priority: Priority::default() }
+}
+
 pub(super) fn model(name: &str) -> ModelName {
     ModelName::parse(name).unwrap()
 }
 
 pub(super) fn connection(name: &str) -> ConnectionId {
     ConnectionId::parse(name).unwrap()
+}
+
+pub(super) fn endpoint(number: usize) -> EndpointId {
+    EndpointId::parse(&format!("e{number}")).unwrap()
 }
 
 pub(super) fn nanos(amount: i64) -> NanoDollars {
@@ -280,6 +303,7 @@ pub(super) fn open(name: &str) -> Candidate {
         max_concurrent: None,
         rpm: None,
         credential_mark: "c1".into(),
+        endpoints: Vec::new(),
     }
 }
 
@@ -296,6 +320,11 @@ pub(super) fn per_minute(rpm: u32) -> KeyRights {
 /// A key with so many requests at once.
 pub(super) fn at_once(max_concurrent: u32) -> KeyRights {
     KeyRights { max_concurrent: Some(max_concurrent), ..KeyRights::default() }
+}
+
+/// What a request says it will use: so many tokens in, and so many out.
+pub(super) fn estimate(input: u64, output: u64) -> Estimate {
+    Estimate { bound: Bound::Stated, tokens: input + output, input_milli: input * 1_000, output_milli: output * 1_000 }
 }
 
 /// A month that began with the test.

@@ -224,6 +224,13 @@ impl Rule {
         Self::default()
     }
 
+    /// At one of several endpoints that share the port: the one whose base URL ends in this prefix, e.g. `/daily`.
+    #[must_use]
+    pub fn at(mut self, prefix: &str) -> Self {
+        self.path = format!("{prefix}/*");
+        self
+    }
+
     /// Used up after so many calls.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {

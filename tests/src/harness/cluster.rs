@@ -2,14 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::client::{Client, Response};
 use super::config::Config;
+use super::eventually::eventually_ok;
 use super::redis::{Durability, Redis};
 use super::replica::Replica;
 use crate::fake::Fake;
+
+/// How long an upstream may take to see that its client is gone.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Replicas, Redis and the fake upstream; all end when it is dropped.
 #[derive(Debug)]
@@ -120,7 +125,9 @@ impl Cluster {
     /// The end of a scenario: nothing is held any more, and no upstream call is open.
     pub async fn assert_clean(&self) {
         self.redis.assert_nothing_held().await;
-        assert_eq!(self.fake.open(), 0, "upstream calls are still open");
+        // That a client is gone is seen a moment after it went.
+        let open = async || if self.fake.open() == 0 { Ok(()) } else { Err("upstream calls are still open") };
+        eventually_ok(CLOSED_WITHIN, open).await;
     }
 }
 

@@ -20,8 +20,12 @@ pub struct Config {
     connections: Vec<String>,
     every_connection: String,
     account: String,
+    accounts: String,
     ci: String,
     keys: String,
+    providers: String,
+    models: String,
+    others: String,
     more: String,
 }
 
@@ -67,6 +71,37 @@ impl Config {
         self
     }
 
+    /// Another account, with one key of the same id; the key's secret is [`secret_of`] it. `fields` of the key may be empty.
+    #[must_use]
+    pub fn caller(mut self, account: &str, fields: &str) -> Self {
+        let fields = if fields.is_empty() { String::new() } else { format!(", {fields}") };
+        let _ = writeln!(self.accounts, "  - {{id: {account}}}");
+        let secret = secret_of(account);
+        let _ = writeln!(self.keys, "  - {{id: {account}, account: {account}, secret: {secret}{fields}}}");
+        self
+    }
+
+    /// One more provider, e.g. `ca: {dialect: code_assist, endpoints: [{name: daily, url: "{FAKE}/daily"}]}`.
+    #[must_use]
+    pub fn provider(mut self, line: &str) -> Self {
+        let _ = writeln!(self.providers, "  {line}");
+        self
+    }
+
+    /// One more model, e.g. `m3: {provider: ca}`.
+    #[must_use]
+    pub fn model(mut self, line: &str) -> Self {
+        let _ = writeln!(self.models, "  {line}");
+        self
+    }
+
+    /// One more connection, e.g. `id: ca-1, provider: ca, api_key: cred-ca`.
+    #[must_use]
+    pub fn also(mut self, fields: &str) -> Self {
+        let _ = writeln!(self.others, "  - {{{fields}}}");
+        self
+    }
+
     /// More top-level sections, as they are, e.g. `limits: {key_wait: 0s}`.
     #[must_use]
     pub fn more(mut self, yaml: &str) -> Self {
@@ -81,18 +116,24 @@ impl Config {
             "listen: 127.0.0.1:0\n\
              admin_listen: 127.0.0.1:0\n\
              redis: {url: \"{REDIS}\", timeout: 1s}\n\
-             providers:\n  fake: {dialect: openai, base_url: \"{FAKE}/v1\"}\n\
-             models:\n\
-             \x20 m1: {provider: fake, price: {input: 1, cached_input: 0.10, output: 10}}\n\
-             \x20 m2: {provider: fake, price: {input: 1, cached_input: 0.10, output: 10}}\n\
-             connections:\n",
+             providers:\n  fake: {dialect: openai, base_url: \"{FAKE}/v1\"}\n",
         );
+        text.push_str(&self.providers);
+        text.push_str(
+            "models:\n\
+             \x20 m1: {provider: fake, price: {input: 1, cached_input: 0.10, output: 10}}\n\
+             \x20 m2: {provider: fake, price: {input: 1, cached_input: 0.10, output: 10}}\n",
+        );
+        text.push_str(&self.models);
+        text.push_str("connections:\n");
         let shared = &self.every_connection;
         for (place, own) in self.connections.iter().enumerate() {
             let number = place + 1;
             let _ = writeln!(text, "  - {{id: conn-{number}, provider: fake, api_key: cred-{number}{shared}{own}}}");
         }
+        text.push_str(&self.others);
         let _ = writeln!(text, "accounts:\n  - {{id: acme{}}}", self.account);
+        text.push_str(&self.accounts);
         let _ = writeln!(text, "keys:\n  - {{id: ci, account: acme, secret: {SECRET}{}}}", self.ci);
         text.push_str(&self.keys);
         text.push_str(&self.more);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{FromRedisValue, Value};
+use redis::{AsyncConnectionConfig, FromRedisValue, Value};
 use shared::state::managed::{AppendOnly, ManagedOptions, ManagedRedis};
 
 use super::eventually::eventually_ok;
@@ -11,6 +11,12 @@ use super::replica::signal;
 
 /// How long after the last answer leases, places in line and holds may linger: settlement is off the client's path.
 const CLEAN_WITHIN: Duration = Duration::from_secs(5);
+
+impl std::fmt::Display for Closure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.what, self.cause, self.length)
+    }
+}
 
 /// How much of what was written outlives a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +37,20 @@ pub struct Redis {
     server: Option<ManagedRedis>,
     url: String,
     _folder: tempfile::TempDir,
+}
+
+/// How long a look into Redis may take: on a busy machine its disk can hold it up for seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A lock or cooldown of a connection, as it lies in Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closure {
+    /// What it is about: the key from the connection's id on, e.g. `conn-1:bucket:m1:lock`.
+    pub what: String,
+    /// A lock's cause; `cooling` for a cooldown, `counting` for one that only counts failures.
+    pub cause: String,
+    /// From its setting to its end; the failures so far where it only counts.
+    pub length: i64,
 }
 
 /// A row of an account's ledger, field by field.
@@ -116,7 +136,10 @@ impl Redis {
     /// Runs one command and reads its answer as the wanted type.
     pub async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
         let client = redis::Client::open(self.url.as_str()).expect("a redis url");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("redis answers");
+        let patient =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+        let connection = client.get_multiplexed_async_connection_with_config(&patient);
+        let mut connection = connection.await.expect("redis answers");
         let mut query = redis::cmd(command[0]);
         query.arg(&command[1..]);
         query.query_async(&mut connection).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
@@ -132,6 +155,33 @@ impl Redis {
     /// A hash, field by field.
     pub async fn hash(&self, key: &str) -> BTreeMap<String, String> {
         self.ask(&["HGETALL", key]).await
+    }
+
+    /// All locks and cooldowns that are set, by key. What a success has cleared is none.
+    pub async fn closures(&self) -> Vec<Closure> {
+        let mut found = Vec::new();
+        for key in self.keys("hg:{g:*}:conn:*").await {
+            if !key.ends_with(":lock") && !key.ends_with(":cooldown") {
+                continue;
+            }
+            let what = key.split_once(":conn:").map_or(key.as_str(), |(_, what)| what).to_owned();
+            let fields = self.hash(&key).await;
+            let number = |name: &str| fields.get(name).and_then(|text| text.parse::<i64>().ok());
+            let cause = fields.get("cause").map_or("cooling", String::as_str).to_owned();
+            match (number("until").zip(number("set_at")), number("fails")) {
+                (Some((until, set_at)), _) => found.push(Closure { what, cause, length: until - set_at }),
+                (None, Some(fails)) => found.push(Closure { what, cause: "counting".into(), length: fails }),
+                (None, None) => {}
+            }
+        }
+        found
+    }
+
+    /// Unlocks by hand: deletes all that is known of connections.
+    pub async fn unlock_all(&self) {
+        for key in self.keys("hg:{g:*}:conn:*").await {
+            self.cli(&["DEL", &key]).await;
+        }
     }
 
     /// An account's balance in nano-dollars.
@@ -161,7 +211,7 @@ impl Redis {
         .await;
     }
 
-    /// What is held now: live leases, live places in line, and reserved money.
+    /// What is held now: live leases, live places in line, reserved money, and what open requests hold of limits.
     pub async fn held(&self) -> Vec<String> {
         let mut held = Vec::new();
         let live = format!("({}", self.now_ms().await);
@@ -172,7 +222,7 @@ impl Redis {
                     let members: Vec<String> = self.ask(&["ZRANGE", &key, &live, "+inf", "BYSCORE"]).await;
                     held.extend(members.into_iter().map(|member| format!("{key} {member}")));
                 }
-                "reserved" => {
+                "reserved" | "held" => {
                     let holds = self.hash(&key).await.into_iter().filter(|(_, amount)| amount != "0");
                     held.extend(holds.map(|(request, amount)| format!("{key} {request} {amount}")));
                 }

@@ -76,6 +76,15 @@ impl Replica {
         Client::new(&format!("http://{}", self.admin_listen))
     }
 
+    /// A gauge or counter of its `/metrics`, labels and all; absent if it was never touched.
+    pub async fn metric(&self, name: &str) -> Option<i64> {
+        let token = format!("Bearer {ADMIN_TOKEN}");
+        let headers = [("authorization", token.as_str())];
+        let answer = self.admin().send(http::Method::GET, "/metrics", &headers, "").await.expect("metrics are told");
+        let line = answer.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        Some(line.parse().expect("a whole number"))
+    }
+
     /// Its process id; panics if it has ended.
     pub fn pid(&self) -> u32 {
         self.child.id().unwrap_or_else(|| panic!("the replica has ended; its log:\n{}", self.log()))

@@ -9,15 +9,13 @@ use serde_json::json;
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn ten_credentials_of_which_six_are_dead_are_walked_in_three_requests_and_none_is_asked_twice() {
+async fn ten_credentials_of_which_six_are_dead_are_walked_in_one_request_and_none_is_asked_twice() {
     let config =
         (1..=10).fold(Config::connections(10), |config, nth| config.connection(nth, &format!("priority: {nth}")));
     let cluster = Cluster::of_three(&config).await;
     let dead = |nth: usize| Rule::on(&format!("cred-{nth}"), "*").fails([401, 402, 403][nth % 3]);
     let suspended = json!({"error": {"message": "This API key was suspended.", "type": "x", "code": null}});
     cluster.fake.script((1..=6).map(|nth| Rule { body: Some(suspended.clone()), ..dead(nth) }).collect::<Vec<_>>());
-    let answers = [cluster.next().chat(SECRET, "m1", "1").await, cluster.next().chat(SECRET, "m1", "2").await];
-    assert!(answers.iter().all(|answer| answer.status == 502 && !answer.body.contains("cred-")), "{answers:?}");
     for _ in 0..3 {
         let answer = cluster.next().chat(SECRET, "m1", "3").await;
         assert_eq!((answer.status, answer.header("x-headgate-connection")), (200, "conn-7"), "{}", answer.body);
@@ -59,8 +57,8 @@ async fn a_group_that_is_visited_again_because_it_was_full_tries_no_connection_a
     let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
     assert_eq!((answer.status, answer.header("x-headgate-refusal")), (502, ""), "{}", answer.body);
     let calls = |credential: &str| cluster.fake.calls_of(credential).len();
-    // Each once, and the last that failed once again before stepping down.
-    assert_eq!((calls("cred-1") + calls("cred-2"), calls("cred-3"), calls("cred-4")), (3, 0, 2));
+    // Each once, and the last that failed once again before giving up; from one group of a level to the next there is no step down.
+    assert_eq!((calls("cred-1") + calls("cred-2"), calls("cred-3"), calls("cred-4")), (2, 0, 2));
     drop(holder);
     cluster.assert_clean().await;
 }
@@ -95,7 +93,8 @@ async fn after_max_lock_one_probe_is_let_through_and_its_success_opens_the_conne
 
 #[tokio::test]
 async fn a_lock_ends_when_the_upstream_said_also_for_a_replica_that_started_later() {
-    let mut cluster = Cluster::of_three(&Config::connections(1)).await;
+    // Nobody waits for it to end.
+    let mut cluster = Cluster::of_three(&Config::connections(1).more("limits: {capacity_wait: 0s}")).await;
     cluster.fake.script([Rule::any().fails(429).header("retry-after", "3").times(1)]);
     let locked = cluster.client(0).chat(SECRET, "m1", "hi").await;
     assert_eq!((locked.status, locked.header("retry-after"), locked.header("x-headgate-refusal")), (429, "3", ""));
@@ -199,6 +198,117 @@ async fn the_last_usable_connection_of_a_group_is_not_benched_for_a_few_failures
     for _ in 0..cluster.size() {
         let answer = cluster.next().chat(SECRET, "m1", "hi").await;
         assert_eq!((answer.status, answer.header("x-headgate-connection")), (200, "conn-1"), "{}", answer.body);
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_lone_connection_that_fails_in_passing_is_asked_once_more_whole_and_streamed_alike() {
+    let cluster = Cluster::builder(&Config::connections(1)).start().await;
+    for (times, status) in [(1, 200), (2, 502)] {
+        for rule in [Rule::any().fails(503), Rule { cut_after_chunks: Some(0), ..Rule::any() }] {
+            cluster.fake.script([rule.clone().times(times)]);
+            let stream = cluster.client(0).chat_stream(SECRET, "m1", "hi").await;
+            assert_eq!(stream.status, status, "{times} {rule:?}");
+            let _ = stream.rest().await;
+            assert_eq!(cluster.fake.calls().len(), 2, "{times} {rule:?}");
+            cluster.fake.clear_calls();
+            cluster.redis.unlock_all().await;
+            cluster.fake.script([rule.clone().times(times)]);
+            let whole = cluster.client(0).chat(SECRET, "m1", "hi").await;
+            assert_eq!((whole.status, cluster.fake.calls().len()), (status, 2), "{times} {rule:?}");
+            cluster.fake.clear_calls();
+            cluster.redis.unlock_all().await;
+        }
+    }
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn every_attempt_sends_the_very_bytes_an_only_one_would_have_sent() {
+    let config = Config::connections(4).more("limits: {attempts: {group: 4, request: 6}}");
+    let cluster = Cluster::builder(&config).start().await;
+    let body = r#"{"stream":true,"model":"m1", "x_unknown":{"z":1.0,"a":12345678901234567890},"prompt_cache_key":"k","messages":[{"role":"user","content":"hi"}]}"#;
+    let bearer = format!("Bearer {SECRET}");
+    let ask = async || {
+        let headers = [("authorization", bearer.as_str())];
+        let stream = cluster.client(0).stream("/v1/chat/completions", &headers, body).await.unwrap();
+        let (_, end) = stream.rest().await;
+        assert_eq!(end, Ok(()));
+    };
+    ask().await;
+    let only = cluster.fake.calls().remove(0).body;
+    cluster.fake.clear_calls();
+    cluster.fake.script([Rule { cut_after_chunks: Some(0), ..Rule::any().times(1) }, Rule::any().fails(500).times(2)]);
+    ask().await;
+    let bodies: Vec<String> = cluster.fake.calls().into_iter().map(|call| call.body).collect();
+    assert_eq!(bodies, vec![only; 4]);
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn what_no_upstream_of_the_model_could_be_told_is_the_callers_fault_and_asks_and_cools_nobody() {
+    let config = Config::connections(0)
+        .provider("google: {dialect: gemini, base_url: \"{FAKE}\"}")
+        .model("g: {provider: google}")
+        .also("id: g-1, provider: google, api_key: cred-1, models: [g]")
+        .also("id: g-2, provider: google, api_key: cred-2, models: [g]");
+    let cluster = Cluster::builder(&config).start().await;
+    let body = json!({"model": "g", "logit_bias": {"50256": -100}, "messages": [{"role": "user", "content": "hi"}]});
+    let bearer = format!("Bearer {SECRET}");
+    let send = async |body: String| {
+        let headers = [("authorization", bearer.as_str())];
+        cluster.client(0).send(http::Method::POST, "/v1/chat/completions", &headers, body).await.unwrap()
+    };
+    for _ in 0..5 {
+        let answer = send(body.to_string()).await;
+        assert_eq!((answer.status, answer.header("x-headgate-refusal")), (400, "request"), "{}", answer.body);
+        assert!(answer.body.contains("logit_bias"), "{}", answer.body);
+    }
+    assert!(cluster.fake.calls().is_empty());
+    assert_eq!(cluster.redis.closures().await, []);
+    cluster.assert_clean().await;
+}
+
+/// Status, words of the upstream, what the caller is told, calls of the first and of the second connection.
+type Row = (u16, &'static str, u16, [usize; 2]);
+
+#[tokio::test]
+async fn each_status_has_its_class_clients_faults_are_asked_once_and_cool_nothing() {
+    let config = Config::connections(2).connection(2, "priority: 1");
+    let rules = "errors: [{status: 400, contains: \"provider returned error\", class: unavailable}]";
+    let yaml = config.yaml().replace("base_url: \"{FAKE}/v1\"", &format!("base_url: \"{{FAKE}}/v1\", {rules}"));
+    let cluster = Cluster::on(yaml).start().await;
+    let rows: [Row; 17] = [
+        (400, "Invalid temperature", 400, [1, 0]),
+        (400, "Provider returned error", 502, [1, 2]),
+        (401, "", 502, [1, 1]),
+        (402, "", 429, [1, 1]),
+        (403, "Project does not have access to model m1", 403, [1, 0]),
+        (404, "The model m1 does not exist", 404, [1, 0]),
+        (408, "", 502, [1, 2]),
+        (409, "", 502, [1, 2]),
+        (413, "", 413, [1, 0]),
+        (422, "", 422, [1, 0]),
+        (425, "", 502, [1, 2]),
+        (429, "", 429, [1, 1]),
+        (500, "", 502, [1, 2]),
+        (502, "", 502, [1, 2]),
+        (503, "", 502, [1, 2]),
+        (504, "", 502, [1, 2]),
+        (529, "", 502, [1, 2]),
+    ];
+    for (status, message, told, calls) in rows {
+        let body = json!({"error": {"message": message, "type": null, "param": null, "code": null}});
+        cluster.fake.script([Rule::any().fails(status).body(body)]);
+        let answer = cluster.client(0).chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-refusal")), (told, ""), "{status} {message}");
+        let made = ["cred-1", "cred-2"].map(|credential| cluster.fake.calls_of(credential).len());
+        assert_eq!(made, calls, "{status} {message}");
+        let closed = !cluster.redis.closures().await.is_empty();
+        assert_eq!(closed, told == 502 || told == 429, "{status} {message}");
+        cluster.redis.unlock_all().await;
+        cluster.fake.clear_calls();
     }
     cluster.assert_clean().await;
 }

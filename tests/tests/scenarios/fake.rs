@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::fake::{Fake, Outcome, Rule, TokenCounts, ToolCall, UsageMode};
-use cluster::harness::{Client, Event, Response, eventually};
+use cluster::harness::{Client, Event, Refused, Response, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -316,4 +316,22 @@ async fn a_refresh_token_is_exchanged_and_an_account_has_a_project() {
     assert_eq!(account["cloudaicompanionProject"], "fake-project");
     fake.script([Rule { path: "/token".into(), ..Rule::any().fails(400) }]);
     assert_eq!(client.send(Method::POST, "/token", &[], form).await.unwrap().status, 400);
+}
+
+#[tokio::test]
+async fn one_port_is_several_endpoints_each_with_its_own_script_and_log_and_a_held_port_refuses() {
+    let (fake, client) = started([Rule::any().at("/daily").fails(404), Rule::any().at("/autopush").fails(503)]).await;
+    let body =
+        json!({"model": "g", "project": "p", "request": {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}});
+    for (endpoint, status) in [("/daily", 404), ("/autopush", 503), ("/prod", 200)] {
+        let answer = post(&client, &format!("{endpoint}/v1internal:generateContent"), &body).await;
+        assert_eq!(answer.status, status, "{endpoint}");
+        assert_eq!(answer.json().get("response").is_some(), status == 200, "{endpoint}: {}", answer.body);
+        let calls = fake.calls_at(endpoint);
+        assert_eq!((calls.len(), calls[0].model.as_str(), calls[0].status), (1, "g", Some(status)));
+    }
+    assert!(fake.calls_at("/dail").is_empty());
+    let refused = Refused::hold();
+    let error = Client::new(&refused.url()).try_chat("a", "m", "x").await.unwrap_err();
+    assert!(error.is_connect(), "{error}");
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::fake::{Eol, Outcome, Rule};
+use cluster::fake::{Eol, Outcome, Rule, UsageMode};
 use cluster::harness::{Cluster, Config, Event, SECRET, eventually};
+use serde_json::json;
 
 /// Two connections, the first preferred.
 async fn two() -> Cluster {
@@ -125,4 +126,17 @@ async fn a_stream_comes_as_it_is_said_and_is_not_gathered() {
     assert_eq!(read.unwrap(), "abc");
     assert!(stream.header("content-type").starts_with("text/event-stream"));
     assert_eq!(stream.header("content-length"), "");
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_know_stream_options_is_asked_again_without_them_and_the_cost_is_estimated() {
+    let cluster = Cluster::builder(&Config::connections(1)).start().await;
+    let said = json!({"error": {"message": "Unrecognized request argument supplied: stream_options", "type": "invalid_request_error"}});
+    let rule = Rule { usage: UsageMode::None, ..Rule::any() };
+    cluster.fake.script([Rule::any().fails(400).body(said).times(1), rule]);
+    let (events, end) = cluster.client(0).chat_stream(SECRET, "m1", "hi").await.rest().await;
+    assert!(end.is_ok() && events.last().is_some_and(Event::is_done), "{events:?}");
+    let bodies: Vec<bool> = cluster.fake.calls().iter().map(|call| call.body.contains("stream_options")).collect();
+    assert_eq!(bodies, [true, false]);
+    cluster.assert_clean().await;
 }

@@ -2,20 +2,31 @@
 
 use std::sync::{Arc, LazyLock};
 
-use shared::config::Config;
+use shared::config::{Config, Key};
 use shared::ids::{AccountId, ModelName};
 use shared::money::Rates;
 
 use crate::catalog::prices::Source;
 use crate::catalog::{Catalog, Model, Owner, Serving};
 use crate::cli::table;
-use crate::flow::plan::{Ladder, Means, Order, Platform, Step, plan};
+use crate::flow::plan::{Ladder, Means, Order, Peers, Platform, Step, plan};
 
 /// The owner of connections that belong to no account; no account may have this name.
 const PLATFORM: &str = "platform";
 
-const HEADER: [&str; 10] =
-    ["rung", "step", "owner", "group", "connection", "upstream model", "region", "priority", "weight", "limits"];
+const HEADER: [&str; 11] = [
+    "rung",
+    "step",
+    "model",
+    "owner",
+    "group",
+    "connection",
+    "upstream model",
+    "region",
+    "priority",
+    "weight",
+    "limits",
+];
 
 /// An account that owns nothing, as none may be called so.
 static NOBODY: LazyLock<Option<AccountId>> = LazyLock::new(|| AccountId::parse(PLATFORM).ok());
@@ -37,7 +48,7 @@ pub(super) fn of_model(config: &Config, catalog: &Catalog, name: &ModelName) -> 
     }
     let mut shown: Vec<Shown> = Vec::new();
     for caller in callers(config, name) {
-        let table = rungs(config, &plan(catalog, caller.means, ready));
+        let table = rungs(config, &plan(catalog, caller.means(), ready, None));
         match shown.iter_mut().find(|other| other.table == table) {
             Some(other) => other.callers.push(caller.name),
             None => shown.push(Shown { callers: vec![caller.name], table }),
@@ -54,7 +65,21 @@ pub(super) fn of_model(config: &Config, catalog: &Catalog, name: &ModelName) -> 
 /// Someone who may ask for the model.
 struct Caller<'a> {
     name: String,
-    means: Means<'a>,
+    account: &'a AccountId,
+    key: Option<&'a Key>,
+    /// Patterns of the models the key may use.
+    models: Vec<String>,
+    residency: Option<&'a str>,
+}
+
+impl Caller<'_> {
+    fn means(&self) -> Means<'_> {
+        let means = Means { models: &self.models, residency: self.residency, ..Means::of(self.account) };
+        let Some(key) = self.key else { return means };
+        let platform = if key.platform_fallback { Platform::Allowed } else { Platform::Denied };
+        let peers = if key.peers { Peers::Allowed } else { Peers::Denied };
+        Means { byok: &key.byok, platform, peers, ..means }
+    }
 }
 
 /// A caller without connections of its own, every key of the file that may use the model, and accounts that have connections
@@ -62,8 +87,8 @@ struct Caller<'a> {
 fn callers<'a>(config: &'a Config, model: &ModelName) -> Vec<Caller<'a>> {
     let mut callers = Vec::new();
     if let Some(nobody) = NOBODY.as_ref() {
-        let means = Means { account: nobody, byok: &[], platform: Platform::Allowed };
-        callers.push(Caller { name: "platform callers".to_owned(), means });
+        let name = "platform callers".to_owned();
+        callers.push(Caller { name, account: nobody, key: None, models: Vec::new(), residency: None });
     }
     let names: Vec<&ModelName> =
         config.aliases.iter().filter(|(_, target)| *target == model).map(|(alias, _)| alias).chain([model]).collect();
@@ -73,16 +98,22 @@ fn callers<'a>(config: &'a Config, model: &ModelName) -> Vec<Caller<'a>> {
             .as_ref()
             .is_none_or(|patterns| patterns.iter().any(|pattern| names.iter().any(|name| pattern.matches(name))));
         if allowed {
-            let platform = if key.platform_fallback { Platform::Allowed } else { Platform::Denied };
-            let means = Means { account: &key.account, byok: &key.byok, platform };
-            callers.push(Caller { name: format!("account {}, key {}", key.account, key.id), means });
+            let name = format!("account {}, key {}", key.account, key.id);
+            let patterns = key.models.iter().flatten();
+            let models = patterns.map(|pattern| pattern.as_str().to_owned()).collect();
+            let residency = residency(config, &key.account);
+            callers.push(Caller { name, account: &key.account, key: Some(key), models, residency });
         }
     }
     for account in config.accounts.keys().filter(|id| config.keys.iter().all(|key| key.account != **id)) {
-        let means = Means { account, byok: &[], platform: Platform::Allowed };
-        callers.push(Caller { name: format!("account {account}"), means });
+        let (name, residency) = (format!("account {account}"), residency(config, account));
+        callers.push(Caller { name, account, key: None, models: Vec::new(), residency });
     }
     callers
+}
+
+fn residency<'a>(config: &'a Config, account: &AccountId) -> Option<&'a str> {
+    config.accounts.get(account)?.residency.as_ref().map(shared::config::Region::as_str)
 }
 
 fn aliases(config: &Config, name: &ModelName) -> String {
@@ -138,12 +169,34 @@ fn rungs(config: &Config, ladder: &Ladder) -> String {
         return "    no connection serves these callers\n".to_owned();
     }
     let mut rows = Vec::new();
-    for (index, step) in ladder.steps.iter().enumerate() {
+    for (index, step) in ladder.steps.iter().chain(&ladder.larger).enumerate() {
+        let only = if index < ladder.steps.len() { "" } else { ", if too long" };
         for serving in ordered(step) {
-            rows.push(row(config, step, serving, [rows.len() + 1, index + 1]));
+            rows.push(row(config, step, serving, (rows.len() + 1, format!("{}{only}", index + 1))));
         }
     }
-    table::text("   ", HEADER, rows)
+    table::text("   ", HEADER, rows) + &chains(ladder)
+}
+
+/// The endpoints of connections that have several, in the order they are tried.
+fn chains(ladder: &Ladder) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for serving in ladder.rungs().map(|rung| &rung.serving).filter(|serving| serving.endpoints.len() > 1) {
+        let names: Vec<&str> = serving.endpoints.iter().map(|endpoint| endpoint.id.as_str()).collect();
+        let line = format!("    {} tries {}\n", within(&serving.connection.id, serving), names.join(", then "));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.concat()
+}
+
+/// A name, and the pool it is in where there are pools.
+fn within(name: &impl std::fmt::Display, serving: &Serving) -> String {
+    match &serving.pool {
+        Some(pool) => format!("{name} in {}", pool.id),
+        None => name.to_string(),
+    }
 }
 
 /// The rungs of a step in the order they are offered; those that are drawn by weight as the file has them.
@@ -155,7 +208,7 @@ fn ordered(step: &Step) -> Vec<&Serving> {
     rungs
 }
 
-fn row(config: &Config, step: &Step, serving: &Serving, [rung, number]: [usize; 2]) -> [String; 10] {
+fn row(config: &Config, step: &Step, serving: &Serving, (rung, number): (usize, String)) -> [String; 11] {
     let connection = &serving.connection;
     let written = config.connections.get(&connection.id);
     let order = match step.order {
@@ -178,10 +231,11 @@ fn row(config: &Config, step: &Step, serving: &Serving, [rung, number]: [usize; 
     [
         rung.to_string(),
         format!("{number} {order}"),
+        step.model.name.to_string(),
         owner,
         step.group.to_string(),
         connection.id.to_string(),
-        serving.upstream_model.to_string(),
+        within(&serving.upstream_model, serving),
         region.map_or_else(|| "-".to_owned(), |region| region.as_str().to_owned()),
         connection.priority.to_string(),
         connection.weight.to_string(),

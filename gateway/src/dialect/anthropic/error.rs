@@ -35,7 +35,7 @@ fn to_json(fault: &Fault) -> String {
 }
 
 /// Reads an error body: an envelope, a list of one envelope, an error that is only a text, a page, a text, nothing. `status` is
-/// absent for an error inside a success; the status that belongs to the error's type stands in for it then.
+/// absent for an error inside a success; its own number or the status that belongs to its type stands in for it then.
 pub fn read(status: Option<u16>, body: &[u8]) -> UpstreamError {
     let json: Option<Value> = if body.len() <= MAX_JSON { serde_json::from_slice(body).ok() } else { None };
     let text = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]);
@@ -78,6 +78,8 @@ struct Said<'a> {
     message: Option<&'a str>,
     kind: Option<&'a str>,
     code: Option<String>,
+    /// A code that is a number: the status, where a Claude is served by others.
+    number: Option<u16>,
 }
 
 impl<'a> Said<'a> {
@@ -90,12 +92,18 @@ impl<'a> Said<'a> {
         match outer.get("error") {
             Some(Value::Object(error)) => Some(Self::of(error)),
             Some(Value::String(message)) => {
-                Some(Self { family: Family::Anthropic, message: Some(message), kind: None, code: None })
+                Some(Self { family: Family::Anthropic, message: Some(message), kind: None, code: None, number: None })
             }
             _ => {
                 let text = |name: &str| outer.get(name).and_then(Value::as_str);
                 let message = text("message").or_else(|| text("detail"))?;
-                Some(Self { family: Family::Anthropic, message: Some(message), kind: text("type"), code: None })
+                Some(Self {
+                    family: Family::Anthropic,
+                    message: Some(message),
+                    kind: text("type"),
+                    code: None,
+                    number: None,
+                })
             }
         }
     }
@@ -104,19 +112,23 @@ impl<'a> Said<'a> {
     fn of(error: &'a Map<String, Value>) -> Self {
         let text = |name: &str| error.get(name).and_then(Value::as_str);
         let (message, details) = (text("message"), error.get("details"));
+        let number = error.get("code").and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
         let coded = details.and_then(|details| details.get("error_code")).and_then(Value::as_str);
         if let (None, Some(status)) = (text("type"), text("status")) {
             let reason =
                 details.and_then(Value::as_array).and_then(|list| list.iter().find_map(|one| one.get("reason")));
             let code = reason.and_then(Value::as_str).map(str::to_owned);
-            return Self { family: Family::Google, message, kind: Some(status), code };
+            return Self { family: Family::Google, message, kind: Some(status), code, number };
         }
         let code = coded.or_else(|| text("code")).map(str::to_owned);
-        Self { family: Family::Anthropic, message, kind: text("type"), code }
+        Self { family: Family::Anthropic, message, kind: text("type"), code, number }
     }
 
-    /// The status that belongs to a type.
+    /// The status an error gives itself, else the one that belongs to its type.
     fn status(&self) -> Option<u16> {
+        if let Some(number) = self.number.filter(|number| (400..=599).contains(number)) {
+            return Some(number);
+        }
         Some(match self.kind? {
             "invalid_request_error" => 400,
             "authentication_error" => 401,

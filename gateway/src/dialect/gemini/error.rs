@@ -32,6 +32,11 @@ pub fn element(fault: &Fault) -> Bytes {
     Bytes::from(format!(",\n{}\n]", to_json(fault)))
 }
 
+/// A fault as the only element of a stream that is a JSON array.
+pub fn only_element(fault: &Fault) -> Bytes {
+    Bytes::from(format!("[\n{}\n]", to_json(fault)))
+}
+
 /// What keeps a silent stream alive: blank lines, in events and in an array alike. The official Python SDK takes nothing else.
 pub fn keep_alive() -> Bytes {
     Bytes::from_static(b"\n\n")

@@ -27,6 +27,8 @@ pub(super) struct Glance<'a> {
     usage_metadata: Option<&'a RawValue>,
     #[serde(borrow, default, alias = "model_version")]
     model_version: Option<&'a RawValue>,
+    #[serde(borrow, default, alias = "continuation_token")]
+    continuation_token: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -167,6 +169,11 @@ impl<'de> Deserialize<'de> for Chars {
 }
 
 impl<'a> Glance<'a> {
+    /// With what a later request may go on from the answer.
+    pub(super) fn continuation(&self) -> Option<String> {
+        self.continuation_token.and_then(|token| serde_json::from_str(token.get()).ok())
+    }
+
     /// Where the answer names the model that gave it.
     pub(super) fn model_at(&self, data: &[u8]) -> Option<Range<usize>> {
         self.model_version.map(|model| range_in(data, model))

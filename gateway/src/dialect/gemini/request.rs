@@ -8,6 +8,7 @@ use memchr::memmem;
 use super::fields::missing;
 use super::url::{Method, resource};
 use crate::dialect::Answer;
+use crate::dialect::bound::Bound;
 use crate::error::BadRequest;
 
 mod peeked;
@@ -35,6 +36,8 @@ pub struct Peek {
     pub choices: u64,
     /// Bytes of contents, instructions and tools, attachments counted as a fixed size each: a base for estimating input tokens.
     pub prompt_chars: u64,
+    /// What is kept at the upstream that the request goes on from: only that upstream can serve it.
+    pub bound_to: Option<Bound>,
     /// Where the body names the model once more.
     models_at: Vec<Range<usize>>,
 }
@@ -56,6 +59,7 @@ pub fn peek(body: &Bytes, model: &str, method: Method) -> Result<Peek, BadReques
         max_output_tokens: found.max_output_tokens,
         choices: found.choices.unwrap_or(1).max(1),
         prompt_chars: found.prompt_chars,
+        bound_to: found.bound_to,
         models_at: found.models_at,
     })
 }

@@ -27,6 +27,8 @@ pub struct Whole {
     pub usage: Option<Tokens>,
     /// Characters of the answer, over all candidates: a base for estimating output tokens.
     pub output_chars: u64,
+    /// With what a later request may go on from it.
+    pub continuation: Option<String>,
     model_at: Option<Range<usize>>,
 }
 
@@ -48,7 +50,8 @@ pub fn check(content_type: Option<&str>, body: &Bytes) -> Result<Whole, Box<Upst
         return Err(not_the_format("a success without a candidate"));
     }
     glance.fault(false).map_or(Ok(()), Err)?;
-    Ok(Whole { usage: glance.usage(), output_chars: glance.chars(), model_at: glance.model_at(body) })
+    let continuation = glance.continuation();
+    Ok(Whole { usage: glance.usage(), output_chars: glance.chars(), continuation, model_at: glance.model_at(body) })
 }
 
 /// Reads the body of a success into the common tongue. It fails where [`check`] does, and where the model broke after content.

@@ -11,6 +11,7 @@ use super::super::openai::json::{kind_of, present, quoted, range_in, replaced};
 use super::super::openai::request::check;
 use super::super::openai::request::without_attachments;
 use crate::dialect::Answer;
+use crate::dialect::bound::Bound;
 use crate::error::BadRequest;
 
 mod items;
@@ -31,8 +32,19 @@ pub struct Peek {
     /// Bytes of instructions, input and tools, attachments counted as a fixed size each: a base for estimating input tokens.
     pub prompt_chars: u64,
     /// What was kept at the upstream that the request goes on from: only that upstream can serve it.
-    pub bound_to: Option<String>,
+    pub bound_to: Option<Bound>,
+    /// Whether the upstream is to keep the answer.
+    pub keeps: Keeps,
     model_at: Range<usize>,
+}
+
+/// Whether an upstream keeps its answer, so that a later request may go on from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// It does, unless the caller says otherwise.
+    Yes,
+    /// The caller says otherwise.
+    No,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +65,8 @@ struct Fields<'a> {
     previous_response_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     conversation: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    store: Option<&'a RawValue>,
 }
 
 /// Checks that a body is one JSON object with a model, and says where it is. Builds no tree.
@@ -70,22 +84,11 @@ pub fn peek(body: &Bytes) -> Result<Peek, BadRequest> {
         answer: if check::flag("stream", fields.stream)? { Answer::Stream } else { Answer::Whole },
         max_output_tokens: check::count("max_output_tokens", fields.max_output_tokens)?,
         prompt_chars: said.iter().flatten().map(|raw| without_attachments(raw.get())).sum(),
-        bound_to: bound_to(fields.previous_response_id).or_else(|| bound_to(fields.conversation)),
+        bound_to: Bound::in_field("previous_response_id", fields.previous_response_id)
+            .or_else(|| Bound::in_field("conversation", fields.conversation)),
+        keeps: if fields.store.is_some_and(|store| store.get() == "false") { Keeps::No } else { Keeps::Yes },
         model_at: range_in(body, model),
     })
-}
-
-/// The id of an earlier answer, or of a conversation (a text, or an object with it).
-fn bound_to(raw: Option<&RawValue>) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Id {
-        Text(String),
-        Object { id: String },
-    }
-    match serde_json::from_str(raw?.get()).ok()? {
-        Id::Text(id) | Id::Object { id } => Some(id),
-    }
 }
 
 /// The body for an upstream of the same dialect: its name for the model, every other byte as it was.

@@ -20,6 +20,8 @@ pub(super) use write::{Head, Place, call_item, message_item, reasoning_item, ref
 
 #[derive(Deserialize)]
 struct Body<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     model: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -49,12 +51,13 @@ pub fn pass(content_type: Option<&str>, body: &Bytes, caller_model: &str) -> Res
     let Some(Said(output_chars)) = parsed.output else {
         return foreign("a success without an output");
     };
+    let made = parsed.id.and_then(|id| serde_json::from_str(id.get()).ok());
     let usage = parsed.usage.and_then(|usage| usage::openai_responses(usage.get()));
     let body = match parsed.model {
         Some(model) => replaced(body, &range_in(body, model), &quoted(caller_model)),
         None => body.clone(),
     };
-    Ok(WholeAnswer { body, usage, output_chars, ..WholeAnswer::default() })
+    Ok(WholeAnswer { body, usage, output_chars, made, ..WholeAnswer::default() })
 }
 
 #[cfg(test)]

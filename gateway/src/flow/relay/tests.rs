@@ -2,6 +2,7 @@
 
 use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
+use shared::limit::TokenWeights;
 use shared::money::Tokens;
 use shared::state::capacity::{LeaseId, Probe, RecordAsk};
 use shared::state::settlement::Basis;
@@ -11,7 +12,7 @@ use crate::app::Shared;
 use crate::app::tests::app;
 use crate::dialect::UsageChunk;
 use crate::dialect::openai::stream::Same;
-use crate::flow::plan::{Means, Platform, plan};
+use crate::flow::plan::{Means, plan};
 use crate::flow::settle::Facts;
 use crate::flow::tally::{Served, Tally};
 use crate::upstream::sse::Scanner;
@@ -34,18 +35,22 @@ type Piece = Result<Bytes, std::io::Error>;
 fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
     let catalog = app.catalog.load_full();
     let account = "acme".parse().unwrap();
-    let means = Means { account: &account, byok: &[], platform: Platform::Allowed };
-    let rung = plan(&catalog, means, catalog.model("m").unwrap()).steps[0].rungs[0].clone();
+    let means = Means::of(&account);
+    let rung = plan(&catalog, means, catalog.model("m").unwrap(), None).steps[0].rungs[0].clone();
     let facts = Facts {
         account: account.clone(),
+        priority: shared::limit::Priority::default(),
         key: "ci".parse().unwrap(),
         admitted_ms: 0,
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
         span: None,
+        quotas: Vec::new(),
+        prompt_chars: 400,
+        weights: TokenWeights::default(),
         dialect: "openai",
     };
-    let open = Open::new(Arc::clone(app), facts, 400);
+    let open = Open::new(Arc::clone(app), facts);
     let connection = rung.serving.connection.id.clone();
     open.tally().commit(Served { connection: connection.clone(), model: rung.model.name.clone(), price: None });
     let receipt = RecordAsk {
@@ -56,9 +61,13 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         lease: LeaseId { request: "r".parse().unwrap(), attempt: 1 },
         begun_ms: 0,
         mark: Mark::Nothing,
+        max_concurrent: None,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
+        endpoint: None,
+        told: Vec::new(),
         siblings: Vec::new(),
+        pin: None,
     };
     let stream = OpenStream {
         response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),

@@ -26,10 +26,20 @@ pub(super) fn seconds(text: &str, unit: f64) -> Option<Duration> {
     of_seconds(text.trim().parse::<f64>().ok()? * unit)
 }
 
-/// An HTTP date in any of its three forms.
+/// An HTTP date in any of its three forms, whatever its case.
 pub(super) fn http_date(text: &str) -> Option<Timestamp> {
-    let since_1970 = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let since_1970 = httpdate::parse_http_date(&in_title_case(text)).ok()?.duration_since(UNIX_EPOCH).ok()?;
     Timestamp::from_second(i64::try_from(since_1970.as_secs()).ok()?).ok()
+}
+
+/// Every word with a capital, the zone in capitals: as HTTP writes dates.
+fn in_title_case(text: &str) -> String {
+    let mut cased = String::with_capacity(text.len());
+    for c in text.chars() {
+        let inside = cased.ends_with(|before: char| before.is_ascii_alphabetic());
+        cased.push(if inside { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() });
+    }
+    cased.replace("Gmt", "GMT")
 }
 
 /// A duration with units: `6m0s`, `1h16m0.667s`, `479.4ms`, `20 seconds`. `None` when the text is none; the inner one when it is

@@ -49,6 +49,8 @@ fn retry_headers_are_read_in_every_form() {
         ("retry-after", "2678401", None),
         ("retry-after", "99999999999999999999999999", None),
         ("retry-after", "Mon, 30 Nov 2026 12:00:30 GMT", Some(30.0)),
+        ("retry-after", "mon, 30 nov 2026 12:00:30 gmt", Some(30.0)),
+        ("retry-after", "MON, 30 NOV 2026 12:00:30 GMT", Some(30.0)),
         ("retry-after", "Monday, 30-Nov-26 12:00:30 GMT", Some(30.0)),
         ("retry-after", "Mon Nov 30 12:00:30 2026", Some(30.0)),
         ("retry-after", "Mon, 30 Nov 2026 11:59:00 GMT", Some(1.0)),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CANDIDATES_MAX, LeaseId, LockCause};
-use crate::ids::{BucketName, ConnectionId, GroupId, ModelName};
+use super::{LeaseId, LockCause};
+use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName};
 use crate::state::Store;
 use crate::state::link::StateError;
 use crate::state::reply::{Reply, ms};
 use crate::state::script::Arg;
+use crate::state::survey::Health;
 
 /// What `record` is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct RecordAsk {
     pub group: GroupId,
     /// The connection that was acquired.
     pub connection: ConnectionId,
-    /// Its model.
+    /// Its model, as in the [`Candidate`](super::Candidate).
     pub model: ModelName,
     /// Its bucket.
     pub bucket: BucketName,
@@ -31,13 +32,21 @@ pub struct RecordAsk {
     pub jitter_percent: u8,
     /// As in [`AcquireAsk`](super::AcquireAsk).
     pub max_lock: Duration,
+    /// Slots of the connection: as many are woken as are free. `None`: no limit.
+    pub max_concurrent: Option<u32>,
+    /// The endpoint that was called, where endpoints have cooldowns: a success clears its own.
+    pub endpoint: Option<EndpointId>,
+    /// What the upstream told of its limits; kept beside the bucket's locks.
+    pub told: Vec<ToldLimit>,
     /// Where else the model is served at the same step, at most [`SIBLINGS_MAX`]. Only a failure looks at them: if none is
     /// usable at that moment, the connection counts as [`Sole::Yes`], for the last one of a group must not be taken away.
     pub siblings: Vec<Sibling>,
+    /// The conversation: a success binds it to the connection for an hour.
+    pub pin: Option<ConversationHash>,
 }
 
 /// At most so many siblings go into one call; more are not looked at.
-pub const SIBLINGS_MAX: usize = CANDIDATES_MAX - 1;
+pub const SIBLINGS_MAX: usize = 15;
 
 /// Another connection of the group that serves the same model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +55,19 @@ pub struct Sibling {
     pub connection: ConnectionId,
     /// The bucket of the model there.
     pub bucket: BucketName,
+}
+
+/// What an upstream told of one of its limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldLimit {
+    /// What it counts, in the upstream's words: `requests`, `input-tokens`, `5h`.
+    pub name: String,
+    /// The most there can be; 10,000 where shares are told.
+    pub limit: Option<u64>,
+    /// What is left.
+    pub remaining: Option<u64>,
+    /// Until it starts afresh.
+    pub resets_in: Option<Duration>,
 }
 
 /// What the outcome of an attempt means for others.
@@ -80,6 +102,11 @@ pub enum Mark {
     Failure {
         /// Whether there is another connection to go to.
         sole: Sole,
+    },
+    /// The endpoint failed: it rests for the model, the connection's other endpoints do not.
+    Endpoint {
+        /// For how long.
+        rest: Duration,
     },
 }
 
@@ -136,6 +163,11 @@ pub enum Unlocked {
 impl Store {
     /// Says what the outcome of an attempt means, and gives its lease back. Idempotent in the lease.
     pub async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
+        self.record_and_learn(ask).await.map(|(record, _)| record)
+    }
+
+    /// The same; a success and a failure also bring what is known of the connection's health by all replicas.
+    pub async fn record_and_learn(&self, ask: &RecordAsk) -> Result<(Record, Option<Health>), StateError> {
         let group = self.keys.of_group(&ask.group);
         let connection = group.of_connection(&ask.connection);
         let mut keys = vec![
@@ -146,6 +178,11 @@ impl Store {
             connection.waiters(),
             connection.alive(),
             connection.health(),
+            match &ask.endpoint {
+                Some(endpoint) => connection.endpoint(endpoint, &ask.model),
+                None => connection.cooldown(&ask.model),
+            },
+            connection.quota(&ask.bucket),
         ];
         if matches!(ask.mark, Mark::Failure { .. }) {
             for sibling in ask.siblings.iter().take(SIBLINGS_MAX) {
@@ -157,9 +194,11 @@ impl Store {
                 ]);
             }
         }
+        let bound = ask.pin.filter(|_| matches!(ask.mark, Mark::Success { .. }));
+        keys.extend(bound.map(|conversation| group.pin(conversation)));
         let lease = ask.lease.to_string();
         let mark = MarkArgs::of(&ask.mark);
-        let args = [
+        let mut args = vec![
             Arg::Text(&lease),
             Arg::Text(mark.word),
             Arg::Int(ask.begun_ms),
@@ -171,8 +210,19 @@ impl Store {
             Arg::Text(mark.credential),
             Arg::Text(mark.sole),
             Arg::Int(mark.first_token_ms),
+            Arg::Text(bound.map_or("", |_| ask.connection.as_str())),
+            Arg::Int(ask.max_concurrent.map_or(-1, i64::from)),
         ];
-        Record::read(self.link.run(&self.scripts.record, &keys, &args).await?)
+        for told in &ask.told {
+            let count = |count: Option<u64>| Arg::Int(count.and_then(|count| i64::try_from(count).ok()).unwrap_or(-1));
+            args.extend([
+                Arg::Text(&told.name),
+                count(told.limit),
+                count(told.remaining),
+                Arg::Int(told.resets_in.map_or(-1, ms)),
+            ]);
+        }
+        Record::read_with_health(self.link.run(&self.scripts.record, &keys, &args).await?)
     }
 
     /// Opens what is closed, at once and on every replica; says whether anything was closed.
@@ -222,6 +272,8 @@ impl<'a> MarkArgs<'a> {
                 credential: credential_mark,
                 ..plain("lock_connection")
             },
+            // A rest without length would end before it began.
+            Mark::Endpoint { rest } => Self { length_ms: ms(*rest).max(1), ..plain("endpoint") },
             Mark::Failure { sole: Sole::Yes } => Self { sole: "sole", ..plain("failure") },
             Mark::Failure { sole: Sole::No } => Self { sole: "others", ..plain("failure") },
         }
@@ -239,11 +291,15 @@ impl Length {
 }
 
 impl Record {
-    fn read(value: redis::Value) -> Result<Self, StateError> {
+    fn read_with_health(value: redis::Value) -> Result<(Self, Option<Health>), StateError> {
         let (tag, mut reply) = Reply::open("record", value)?;
         Ok(match tag.as_str() {
-            "recorded" => Self::Recorded { closed: u64::try_from(reply.int()?).ok().map(Duration::from_millis) },
-            "already" => Self::Already,
+            "recorded" => {
+                let closed = u64::try_from(reply.int()?).ok().map(Duration::from_millis);
+                let health = if reply.is_empty() { None } else { Some(Health::read(&mut reply)?) };
+                (Self::Recorded { closed }, health)
+            }
+            "already" => (Self::Already, None),
             _ => return Err(reply.unknown(&tag)),
         })
     }

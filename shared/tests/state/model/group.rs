@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole};
+use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole, Turn};
 
-use super::line::{Line, Window};
-use super::ops::{Rules, credential_mark};
+use super::line::{Turns, Window};
+use super::ops::{PinOp, Rules, credential_mark};
 use super::{START, millis};
 
 const MINUTE: i64 = 60_000;
@@ -15,8 +15,10 @@ const MINUTE: i64 = 60_000;
 pub(super) struct Ask {
     pub(super) lease: String,
     pub(super) member: String,
+    pub(super) turn: Turn,
     pub(super) place: Place,
     pub(super) credential: u8,
+    pub(super) pin: Option<PinOp>,
 }
 
 /// A lock or a cooldown.
@@ -47,16 +49,20 @@ struct Connection {
     rpm: Option<u32>,
     /// Of the connection, its bucket, its model.
     closures: [Closure; 3],
+    /// Cooldowns of its endpoints, if they have any.
+    endpoints: Vec<Closure>,
     /// Lapsed ones included, until they are reaped.
     leases: BTreeMap<String, i64>,
     window: Window,
-    line: Line,
+    line: Turns,
 }
 
 #[derive(Debug)]
 pub(super) struct Group {
     connections: Vec<Connection>,
     max_lock: i64,
+    /// By conversation.
+    pins: BTreeMap<u8, usize>,
 }
 
 impl Closure {
@@ -151,6 +157,13 @@ impl Closure {
         self.count = None;
     }
 
+    fn rest(&mut self, now: i64, begun: i64, rest: std::time::Duration) {
+        if self.set_at.is_none_or(|set_at| begun > set_at) {
+            let end = now + i64::try_from(rest.as_millis()).unwrap();
+            self.close(now, self.end.unwrap_or(0).max(end), self.level);
+        }
+    }
+
     fn succeed(&mut self, now: i64, begun: i64) {
         if self.end.is_some() && self.set_at.is_some_and(|set_at| begun > set_at) {
             self.end = None;
@@ -190,6 +203,21 @@ impl Connection {
         worst.map_or(Ok(due), |(_, state)| Err(state))
     }
 
+    /// The first endpoint that is open or due for a probe; 0 where endpoints have no cooldowns.
+    fn endpoint(&self, now: i64, max_lock: i64) -> Result<(usize, bool), RungState> {
+        let mut soonest: Option<i64> = None;
+        for (number, closure) in self.endpoints.iter().enumerate() {
+            match closure.state(now, max_lock, None) {
+                State::Open => return Ok((number, false)),
+                State::Due => return Ok((number, true)),
+                State::Closed(wait) | State::Probing(wait) => {
+                    soonest = Some(soonest.map_or(wait, |other| other.min(wait)));
+                }
+            }
+        }
+        soonest.map_or(Ok((0, false)), |wait| Err(RungState::Endpoints { wait: ms(wait) }))
+    }
+
     /// Why an open one has no room.
     fn room(&mut self, now: i64, ahead: usize) -> Result<(), RungState> {
         let full = |leases: &BTreeMap<String, i64>| self.cap.is_some_and(|cap| leases.len() + ahead >= cap as usize);
@@ -210,16 +238,18 @@ impl Connection {
 
 impl Group {
     pub(super) fn new(rules: &Rules) -> Self {
-        let connection = |(cap, rpm): &(Option<u32>, Option<u32>)| Connection {
+        let connection = |(number, (cap, rpm)): (usize, &(Option<u32>, Option<u32>))| Connection {
             cap: *cap,
             rpm: *rpm,
             closures: Default::default(),
+            endpoints: vec![Closure::default(); endpoints_of(number)],
             leases: BTreeMap::new(),
             window: Window::default(),
-            line: Line::default(),
+            line: Turns::default(),
         };
         let max_lock = i64::try_from(rules.max_lock.as_millis()).unwrap();
-        Self { connections: rules.connections.iter().map(connection).collect(), max_lock }
+        let connections = rules.connections.iter().enumerate().map(connection).collect();
+        Self { connections, max_lock, pins: BTreeMap::new() }
     }
 
     /// All leases that were not given back or reaped, with the numbers of their connections.
@@ -235,29 +265,51 @@ impl Group {
             let connection = &self.connections[*number];
             if let Some(expires_ms) = connection.leases.get(&ask.lease).copied() {
                 let is_probe = |closure: &Closure| closure.probe.as_ref().is_some_and(|(_, id)| *id == ask.lease);
-                let probe = if connection.closures.iter().any(is_probe) { Probe::Yes } else { Probe::No };
-                return (Acquire::Acquired { index, begun_ms: expires_ms - 15_000, expires_ms, probe }, false);
+                let probed = connection.endpoints.iter().position(is_probe);
+                let probes = probed.is_some() || connection.closures.iter().any(is_probe);
+                let probe = if probes { Probe::Yes } else { Probe::No };
+                let again = || connection.endpoint(now, self.max_lock).map_or(0, |(number, _)| number);
+                let endpoint = probed.unwrap_or_else(again);
+                let begun_ms = expires_ms - 15_000;
+                return (Acquire::Acquired { index, begun_ms, expires_ms, probe, endpoint }, false);
             }
         }
         let mark = credential_mark(ask.credential);
-        let (mut states, mut merely_full) = (Vec::new(), Vec::new());
-        for (index, number) in order.iter().enumerate() {
+        let (mut states, mut merely_full) = (BTreeMap::new(), Vec::new());
+        let preferred = ask.pin.filter(|pin| self.pins.get(&pin.conversation) != pin.given_up.as_ref());
+        let preferred = preferred.and_then(|pin| self.pins.get(&pin.conversation).copied().zip(Some(pin.patience_ms)));
+        let mut turns: Vec<(usize, &usize)> = order.iter().enumerate().collect();
+        turns.sort_by_key(|(_, number)| preferred.is_none_or(|(pinned, _)| pinned != **number));
+        for (index, number) in turns {
             let connection = &mut self.connections[*number];
-            let state = match connection.rung(now, self.max_lock, Some(&mark)) {
+            let open = connection.rung(now, self.max_lock, Some(&mark)).and_then(|due| {
+                let (endpoint, probes) = connection.endpoint(now, self.max_lock)?;
+                Ok((due || probes, endpoint))
+            });
+            let state = match open {
                 Err(closed) => closed,
-                Ok(due) => {
-                    let (ahead, _) = connection.line.ahead(&ask.member, now);
+                Ok((due, endpoint)) => {
+                    let (ahead, turn) = connection.line.ahead(&ask.member, &ask.turn, now);
                     match connection.room(now, ahead) {
-                        Ok(()) => return (self.take(ask, (index, *number), due, us), true),
+                        Ok(()) => {
+                            connection.line.serve(turn);
+                            return (self.take(ask, (index, *number), (due, endpoint), us), true);
+                        }
                         Err(full) => {
+                            let wait = wait_of(&full).unwrap_or_default();
+                            if preferred.is_some_and(|(pinned, most)| pinned == *number && wait < millis(most)) {
+                                connection.line.stand(&ask.member, &ask.turn, now);
+                                return (Acquire::Pinned { position: u32::try_from(ahead + 1).unwrap() }, false);
+                            }
                             merely_full.push((*number, ahead, full.clone()));
                             full
                         }
                     }
                 }
             };
-            states.push(state);
+            states.insert(index, state);
         }
+        let states: Vec<RungState> = states.into_values().collect();
         let wait = states.iter().filter_map(wait_of).min();
         if merely_full.is_empty() {
             return (Acquire::Closed { wait: wait.unwrap(), states }, false);
@@ -266,7 +318,7 @@ impl Group {
         (Acquire::Full { wait, position, states }, false)
     }
 
-    fn take(&mut self, ask: &Ask, (index, number): (usize, usize), due: bool, us: i64) -> Acquire {
+    fn take(&mut self, ask: &Ask, (index, number): (usize, usize), (due, endpoint): (bool, usize), us: i64) -> Acquire {
         let now = START + us / 1000;
         let mark = credential_mark(ask.credential);
         let connection = &mut self.connections[number];
@@ -277,9 +329,14 @@ impl Group {
                 closure.probe = Some((now + 15_000, ask.lease.clone()));
             }
         }
+        if let Some(closure) = connection.endpoints.get_mut(endpoint)
+            && closure.state(now, self.max_lock, None) == State::Due
+        {
+            closure.probe = Some((now + 15_000, ask.lease.clone()));
+        }
         self.leave(&ask.member);
         let probe = if due { Probe::Yes } else { Probe::No };
-        Acquire::Acquired { index, begun_ms: now, expires_ms: now + 15_000, probe }
+        Acquire::Acquired { index, begun_ms: now, expires_ms: now + 15_000, probe, endpoint }
     }
 
     fn stand(&mut self, ask: &Ask, full: &[(usize, usize, RungState)], now: i64) -> Option<u32> {
@@ -289,7 +346,7 @@ impl Group {
             let wait = wait_of(state).unwrap_or_default();
             match ask.place {
                 Place::Stand { max_wait } if !max_wait.is_zero() && wait <= max_wait => {
-                    line.stand(&ask.member, now);
+                    line.stand(&ask.member, &ask.turn, now);
                     let position = u32::try_from(ahead + 1).unwrap();
                     best = Some(best.map_or(position, |other: u32| other.min(position)));
                 }
@@ -307,7 +364,14 @@ impl Group {
         self.connections.iter_mut().for_each(|connection| connection.line.leave(member));
     }
 
-    pub(super) fn record(&mut self, lease: &str, number: usize, mark: &Mark, begun: i64, now: i64) -> Record {
+    /// A success binds the conversation.
+    pub(super) fn bind(&mut self, conversation: u8, number: usize) {
+        self.pins.insert(conversation, number);
+    }
+
+    /// `at`: the connection, and which of its endpoints was called.
+    pub(super) fn record(&mut self, lease: &str, at: (usize, usize), mark: &Mark, begun: i64, now: i64) -> Record {
+        let (number, endpoint) = at;
         let connection = &mut self.connections[number];
         let held = if *mark == Mark::Committed {
             connection.leases.contains_key(lease)
@@ -318,10 +382,14 @@ impl Group {
             return Record::Already;
         }
         let [lock, bucket, cooldown] = &mut connection.closures;
+        let endpoint = connection.endpoints.get_mut(endpoint);
         match mark {
             Mark::Nothing => {}
             Mark::Committed | Mark::Success { .. } => {
                 for closure in [&mut *lock, &mut *bucket, &mut *cooldown] {
+                    closure.succeed(now, begun);
+                }
+                if let Some(closure) = endpoint {
                     closure.succeed(now, begun);
                 }
                 if let (Mark::Success { .. }, Some((_, oks, since))) = (mark, &mut cooldown.count)
@@ -335,9 +403,11 @@ impl Group {
                 lock.lock(now, begun, *cause, *length, credential_mark);
             }
             Mark::Failure { sole } => cooldown.fail(now, begun, *sole),
+            // Without endpoints it is the model's own cooldown that rests.
+            Mark::Endpoint { rest } => endpoint.unwrap_or(cooldown).rest(now, begun, *rest),
         }
         if !matches!(mark, Mark::Failure { .. } | Mark::Committed | Mark::Success { .. }) {
-            for closure in &mut connection.closures {
+            for closure in connection.closures.iter_mut().chain(&mut connection.endpoints) {
                 closure.probe = closure.probe.take().filter(|(_, id)| id != lease);
             }
         }
@@ -351,6 +421,7 @@ impl Group {
 
     pub(super) fn check(&self, now_us: i64) -> Result<(), TestCaseError> {
         for connection in &self.connections {
+            prop_assert!(connection.line.in_order(), "one of a flow before another that came sooner");
             if let Some(cap) = connection.cap {
                 prop_assert!(connection.live(now_us / 1000) <= cap as usize, "more holders than slots");
             }
@@ -367,7 +438,7 @@ impl Group {
             all.extend(connection.leases.values().copied());
             all.extend(connection.window.boundaries());
             all.extend(connection.line.boundaries());
-            for closure in &connection.closures {
+            for closure in connection.closures.iter().chain(&connection.endpoints) {
                 all.extend(closure.end);
                 all.extend(closure.set_at.map(|set_at| set_at + self.max_lock));
                 all.extend(closure.probe.as_ref().map(|(end, _)| *end));
@@ -379,11 +450,17 @@ impl Group {
     }
 }
 
+/// Every other connection has two endpoints with cooldowns.
+pub(super) fn endpoints_of(number: usize) -> usize {
+    if number % 2 == 1 { 2 } else { 0 }
+}
+
 fn wait_of(state: &RungState) -> Option<std::time::Duration> {
     match state {
         RungState::Full => None,
         RungState::Locked { wait, .. }
         | RungState::Cooling { wait }
+        | RungState::Endpoints { wait }
         | RungState::Probing { wait, .. }
         | RungState::OverRate { wait } => Some(*wait),
     }

@@ -1,4 +1,8 @@
-//! The model of a line and of a window.
+//! The model of a line, of a line with turns, and of a window.
+
+use std::collections::BTreeMap;
+
+use shared::state::capacity::Turn;
 
 /// Who waits, in order, and until when each place lives.
 #[derive(Debug, Default)]
@@ -28,6 +32,97 @@ impl Line {
     pub(super) fn boundaries(&self) -> impl Iterator<Item = i64> {
         self.0.iter().map(|(_, end)| *end)
     }
+}
+
+/// Who waits where those who wait take turns.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    standing: Vec<Standing>,
+    /// The last turn that was served.
+    served: i64,
+    /// The last turn of each that stands.
+    last: BTreeMap<String, i64>,
+}
+
+#[derive(Debug)]
+struct Standing {
+    member: String,
+    flow: String,
+    turn: i64,
+    place: (i64, i64),
+    end: i64,
+}
+
+impl Turns {
+    /// How many live callers stand before, or would; and the turn and place that are, or would be, its own.
+    pub(super) fn ahead(&mut self, member: &str, whose: &Turn, now: i64) -> (usize, i64) {
+        // They leave in the order in which their places end, by name within a ms: it matters for what is left of their turns.
+        let dead = self.standing.iter().filter(|one| one.end <= now);
+        let mut dead: Vec<(i64, String)> = dead.map(|one| (one.end, one.member.clone())).collect();
+        dead.sort_by_cached_key(|(end, member)| (*end, replica_of(member), format!("{member}|")));
+        for (_, member) in dead {
+            self.leave(&member);
+        }
+        let (turn, place) = self.own(member, whose);
+        let before = self.standing.iter().filter(|one| one.member != member && one.place < place);
+        (before.count(), turn)
+    }
+
+    fn own(&self, member: &str, whose: &Turn) -> (i64, (i64, i64)) {
+        if let Some(one) = self.standing.iter().find(|one| one.member == member) {
+            return (one.turn, one.place);
+        }
+        let turn = self.served.max(self.last.get(&whose.to_string()).copied().unwrap_or(0)) + 1;
+        let rank = turn + 4 * i64::from(whose.priority.get());
+        let same = self.standing.iter().filter(|one| one.place.0 == rank).map(|one| one.place.1);
+        (turn, (rank, same.max().map_or(0, |last| last + 1)))
+    }
+
+    pub(super) fn stand(&mut self, member: &str, whose: &Turn, now: i64) {
+        let (turn, place) = self.own(member, whose);
+        let end = now + 2_000;
+        if let Some(one) = self.standing.iter_mut().find(|one| one.member == member) {
+            one.end = end;
+        } else {
+            let flow = whose.to_string();
+            self.last.insert(flow.clone(), turn);
+            self.standing.push(Standing { member: member.to_owned(), flow, turn, place, end });
+        }
+    }
+
+    pub(super) fn leave(&mut self, member: &str) {
+        let Some(index) = self.standing.iter().position(|one| one.member == member) else { return };
+        let gone = self.standing.remove(index);
+        if self.standing.iter().all(|one| one.flow != gone.flow) {
+            self.last.remove(&gone.flow);
+        } else if self.last[&gone.flow] == gone.turn {
+            self.last.insert(gone.flow, gone.turn - 1);
+        }
+    }
+
+    /// A turn is served, if somebody stands.
+    pub(super) fn serve(&mut self, turn: i64) {
+        if !self.standing.is_empty() {
+            self.served = self.served.max(turn);
+        }
+    }
+
+    /// What must hold whatever happened: within a flow the order is that of arrival.
+    pub(super) fn in_order(&self) -> bool {
+        let later = |at: usize| self.standing[at + 1..].iter();
+        let fine =
+            |(at, one): (usize, &Standing)| later(at).all(|other| other.flow != one.flow || other.place > one.place);
+        self.standing.iter().enumerate().all(fine)
+    }
+
+    pub(super) fn boundaries(&self) -> impl Iterator<Item = i64> {
+        self.standing.iter().map(|one| one.end)
+    }
+}
+
+/// The replica of a request is that of its number.
+fn replica_of(member: &str) -> u32 {
+    member.chars().nth(1).and_then(|digit| digit.to_digit(10)).unwrap_or_default() % 3
 }
 
 /// Every admission there ever was.

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use shared::state::admission::Place;
-use shared::state::capacity::{Length, LockCause, Mark, Sole};
+use shared::config::Fairness;
+use shared::ids::AccountId;
+use shared::limit::Priority;
+use shared::state::admission::{Bound, Place};
+use shared::state::capacity::{Length, LockCause, Mark, Sole, Turn};
 use shared::state::records::Overdraft;
+use shared::state::settlement::Upstream;
 
 use super::{millis, secs};
 
@@ -17,9 +21,42 @@ pub(super) struct Rules {
     pub(super) cap: u32,
     pub(super) opening: i64,
     pub(super) spend_limit: i64,
+    pub(super) tpm: Option<u32>,
+    pub(super) quotas: Quotas,
     pub(super) overdraft: Overdraft,
     pub(super) max_lock: Duration,
+    /// Whether accounts take turns.
+    pub(super) fairness: Fairness,
     pub(super) connections: Vec<(Option<u32>, Option<u32>)>,
+}
+
+/// The limits of the key's three quotas: tokens for ever, requests in 60 s, nano-dollars in 2 min.
+#[derive(Debug, Clone)]
+pub(super) struct Quotas {
+    pub(super) tokens: i64,
+    pub(super) requests: i64,
+    pub(super) cost: i64,
+}
+
+/// What a request wants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    /// Nano-dollars; below zero: its model is free.
+    pub(super) hold: i64,
+    /// Tokens.
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) bound: Bound,
+}
+
+/// What a request used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Used {
+    pub(super) cost: i64,
+    /// Tokens.
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) upstream: Upstream,
 }
 
 #[derive(Debug, Clone)]
@@ -35,7 +72,7 @@ pub(super) enum Op {
     },
     Admit {
         call: Call,
-        hold: i64,
+        wish: Wish,
         place: Place,
     },
     LeaveKey {
@@ -43,11 +80,11 @@ pub(super) enum Op {
     },
     RenewKey {
         call: Call,
-        cost: i64,
+        used: Used,
     },
     Settle {
         call: Call,
-        cost: i64,
+        used: Used,
     },
     SettleLapsed {
         call: Call,
@@ -62,6 +99,7 @@ pub(super) enum Op {
         place: Place,
         reversed: bool,
         credential: u8,
+        pin: Option<PinOp>,
     },
     Record {
         call: Call,
@@ -69,6 +107,8 @@ pub(super) enum Op {
         mark: Mark,
         /// How many of the other connections are told of.
         siblings: usize,
+        /// The conversation that a success binds.
+        pin: Option<u8>,
     },
     RenewConnection {
         call: Call,
@@ -77,6 +117,14 @@ pub(super) enum Op {
     LeaveGroup {
         call: Call,
     },
+}
+
+/// A conversation that may prefer a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PinOp {
+    pub(super) conversation: u8,
+    pub(super) patience_ms: u64,
+    pub(super) given_up: Option<usize>,
 }
 
 /// Which lease of a connection is meant.
@@ -100,14 +148,22 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let connection = (limit(2), limit(4));
     let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
     let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
-    (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, overdraft, max_lock, prop::collection::vec(connection, 1..4)).prop_map(
-        |(rpm, cap, opening, spend_limit, overdraft, max_lock, connections)| Rules {
+    let quotas =
+        (20..300_i64, 2..8_i64, 10..120_i64).prop_map(|(tokens, requests, cost)| Quotas { tokens, requests, cost });
+    let fairness = prop_oneof![3 => Just(Fairness::Account), 1 => Just(Fairness::Fifo)];
+    let group = (max_lock, fairness, prop::collection::vec(connection, 1..4));
+    let of_key = (1..6_u32, 1..4_u32, 1..60_i64, 5..80_i64, limit(40), quotas);
+    (of_key, overdraft, group).prop_map(
+        |((rpm, cap, opening, spend_limit, tpm, quotas), overdraft, (max_lock, fairness, connections))| Rules {
             rpm,
             cap,
             opening,
             spend_limit,
+            tpm,
+            quotas,
             overdraft,
             max_lock,
+            fairness,
             connections,
         },
     )
@@ -115,6 +171,23 @@ pub(super) fn rules() -> impl Strategy<Value = Rules> {
 
 fn call() -> impl Strategy<Value = Call> {
     (0..7_u8, prop::bool::weighted(0.3)).prop_map(|(request, twice)| Call { request, twice })
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let hold = prop_oneof![Just(-1), 0..30_i64];
+    let bound = prop_oneof![Just(Bound::Stated), Just(Bound::Assumed)];
+    (hold, 0..9_u64, 0..40_u64, bound).prop_map(|(hold, input, output, bound)| Wish { hold, input, output, bound })
+}
+
+fn used() -> impl Strategy<Value = Used> {
+    let upstream = prop_oneof![3 => Just(Upstream::Reached), 1 => Just(Upstream::Spared)];
+    let tokens = || prop_oneof![1 => Just(0), 3 => 0..30_u64];
+    (0..30_i64, tokens(), tokens(), upstream).prop_map(|(cost, input, output, upstream)| Used {
+        cost,
+        input,
+        output,
+        upstream,
+    })
 }
 
 fn place() -> impl Strategy<Value = Place> {
@@ -133,6 +206,7 @@ fn mark() -> impl Strategy<Value = Mark> {
         2 => Just(Mark::Committed),
         4 => Just(Mark::Success { first_token: None }),
         6 => prop_oneof![Just(Sole::Yes), Just(Sole::No)].prop_map(|sole| Mark::Failure { sole }),
+        3 => prop_oneof![Just(1), Just(10), Just(60)].prop_map(|s| Mark::Endpoint { rest: secs(s) }),
         2 => length.clone().prop_map(|length| Mark::LockBucket { cause: LockCause::RateLimited, length }),
         2 => (cause, length, 1..3_u8).prop_map(|(cause, length, credential)| {
             Mark::LockConnection { cause, length, credential_mark: credential_mark(credential) }
@@ -147,23 +221,39 @@ fn pick() -> impl Strategy<Value = Pick> {
     ]
 }
 
+fn pin() -> impl Strategy<Value = Option<PinOp>> {
+    let patience = prop_oneof![Just(0), Just(1), Just(1_000), Just(59_999), Just(60_000)];
+    let pin = (0..2_u8, patience, prop::option::weighted(0.2, 0..3_usize));
+    prop::option::of(pin.prop_map(|(conversation, patience_ms, given_up)| PinOp {
+        conversation,
+        patience_ms,
+        given_up,
+    }))
+}
+
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let wait = prop_oneof![0..3_000_i64, 0..3_000_000_i64, 0..70_000_000_i64];
     prop_oneof![
         4 => wait.prop_map(|us| Op::Wait { us }),
         6 => (0..12_usize, -1..=1_i64).prop_map(|(nth, ms)| Op::Boundary { nth, ms }),
-        8 => (call(), prop_oneof![Just(-1), 0..30_i64], place())
-            .prop_map(|(call, hold, place)| Op::Admit { call, hold, place }),
+        8 => (call(), wish(), place()).prop_map(|(call, wish, place)| Op::Admit { call, wish, place }),
         1 => call().prop_map(|call| Op::LeaveKey { call }),
-        3 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::RenewKey { call, cost }),
-        4 => (call(), 0..30_i64).prop_map(|(call, cost)| Op::Settle { call, cost }),
+        3 => (call(), used()).prop_map(|(call, used)| Op::RenewKey { call, used }),
+        4 => (call(), used()).prop_map(|(call, used)| Op::Settle { call, used }),
         3 => call().prop_map(|call| Op::SettleLapsed { call }),
         1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
-        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8).prop_map(
-            |(call, attempt, place, reversed, credential)| Op::Acquire { call, attempt, place, reversed, credential }
+        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8, pin()).prop_map(
+            |(call, attempt, place, reversed, credential, pin)| Op::Acquire {
+                call,
+                attempt,
+                place,
+                reversed,
+                credential,
+                pin,
+            }
         ),
-        9 => (call(), pick(), mark(), 0..3_usize)
-            .prop_map(|(call, lease, mark, siblings)| Op::Record { call, lease, mark, siblings }),
+        9 => (call(), pick(), mark(), 0..3_usize, prop::option::of(0..2_u8))
+            .prop_map(|(call, lease, mark, siblings, pin)| Op::Record { call, lease, mark, siblings, pin }),
         2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
@@ -177,6 +267,14 @@ impl Call {
     /// Each request belongs to one replica.
     pub(super) fn replica(self) -> usize {
         usize::from(self.request) % 3
+    }
+
+    /// Two accounts, one of them with keys of several priorities.
+    pub(super) fn turn(self, fairness: Fairness) -> Turn {
+        let account = ["a", "b", "a", "b", "b", "a", "b"][usize::from(self.request)];
+        let priority = [5, 5, 5, 5, 0, 5, 6][usize::from(self.request)];
+        let account = (fairness == Fairness::Account).then(|| AccountId::parse(account).unwrap());
+        Turn { account, priority: Priority::new(priority).unwrap() }
     }
 
     pub(super) fn times(self) -> usize {

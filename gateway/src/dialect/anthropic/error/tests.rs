@@ -125,6 +125,14 @@ fn an_error_inside_a_success_has_the_status_of_its_type() {
         assert_eq!(error.signals.transport, Some(Transport::ErrorInSuccess), "{kind}");
         assert_eq!(classify(&error.signals, ErrorPolicy::Standard, &[]).class, class, "{kind}");
     }
+    // Others who serve a Claude say the status as a number.
+    for (body, status) in [
+        (r#"{"error":{"message":"x","code":429}}"#, Some(429)),
+        (r#"{"error":{"message":"x","code":503,"status":"UNAVAILABLE"}}"#, Some(503)),
+        (r#"{"error":{"message":"x","code":7}}"#, None),
+    ] {
+        assert_eq!(read(None, body.as_bytes()).signals.status, status, "{body}");
+    }
 }
 
 #[test]

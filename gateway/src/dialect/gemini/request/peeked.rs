@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::super::fields::{duplicate, invalid, malformed, missing, wrong_kind};
 use super::super::url::Method;
 use super::without_attachments;
+use crate::dialect::bound::Bound;
 use crate::error::BadRequest;
 
 /// What was found.
@@ -18,6 +19,7 @@ pub(super) struct Found {
     pub(super) max_output_tokens: Option<u64>,
     pub(super) choices: Option<u64>,
     pub(super) prompt_chars: u64,
+    pub(super) bound_to: Option<Bound>,
     /// In the order of the text.
     pub(super) models_at: Vec<Range<usize>>,
 }
@@ -39,6 +41,10 @@ struct Body<'a> {
     system_instruction: Option<&'a RawValue>,
     #[serde(borrow, default, alias = "generation_config")]
     generation_config: Option<&'a RawValue>,
+    #[serde(borrow, default, alias = "cached_content")]
+    cached_content: Option<&'a RawValue>,
+    #[serde(borrow, default, alias = "continuation_token")]
+    continuation_token: Option<&'a RawValue>,
     #[serde(borrow, default, alias = "generate_content_request")]
     generate_content_request: Option<&'a RawValue>,
 }
@@ -95,6 +101,8 @@ impl Found {
     fn conversation(&mut self, whole: &str, text: &str, path: &str) -> Result<(), BadRequest> {
         let body: Body<'_> = object(text, path)?;
         self.named(whole, body.model);
+        self.bound_to = Bound::in_field("cachedContent", body.cached_content)
+            .or_else(|| Bound::in_field("continuationToken", body.continuation_token));
         let contents = body.contents.ok_or_else(|| missing(step(path, "contents")))?;
         self.contents(contents.get(), &step(path, "contents"))?;
         for more in [body.tools, body.system_instruction].into_iter().flatten() {

@@ -62,7 +62,7 @@ impl StreamTranslation for Same {
             None => self.frame.chunk(data, &mut out),
         }
         let (content, chars, usage) = (glance.has_content(), glance.chars(), glance.usage());
-        Ok(Fed { out: out.into(), content, chars, usage, ..Fed::default() })
+        Ok(Fed { out: out.into(), content, chars, usage, made: glance.continuation(), ..Fed::default() })
     }
 
     fn end(&mut self) -> Result<Fed, Box<UpstreamError>> {

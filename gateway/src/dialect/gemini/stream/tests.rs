@@ -317,3 +317,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn with_what_a_later_request_goes_on_is_told_of_streams_and_whole_answers() {
+    let token = END.replacen('{', r#"{"continuationToken":"t","#, 1);
+    let mut same = Same::new(Framing::Sse, "g-001");
+    assert_eq!(same.event(None, TEXT.as_bytes()).unwrap().made, None);
+    assert_eq!(same.event(None, token.as_bytes()).unwrap().made.as_deref(), Some("t"));
+    let whole = TEXT.replacen('{', r#"{"continuationToken":"t","#, 1).replacen(
+        r#""index""#,
+        r#""finishReason":"STOP","index""#,
+        1,
+    );
+    let whole = super::super::response::check(None, &bytes::Bytes::from(whole)).unwrap();
+    assert_eq!(whole.continuation.as_deref(), Some("t"));
+}

@@ -23,22 +23,40 @@ fn text(text: &str) -> Part {
     Part::Text(text.to_owned())
 }
 
+fn bound(peek: &Peek) -> Option<(&'static str, &str)> {
+    peek.bound_to.as_ref().map(|bound| (bound.field, bound.id.as_str()))
+}
+
+#[test]
+fn answers_are_kept_unless_the_caller_says_otherwise() {
+    for (store, keeps) in [
+        ("", Keeps::Yes),
+        (r#","store":true"#, Keeps::Yes),
+        (r#","store":null"#, Keeps::Yes),
+        (r#","store":false"#, Keeps::No),
+    ] {
+        let body = format!(r#"{{"model":"m","input":"hi"{store}}}"#);
+        assert_eq!(peek(&Bytes::from(body)).unwrap().keeps, keeps, "{store}");
+    }
+}
+
 #[test]
 fn a_request_is_looked_into_and_only_its_model_changes() {
     let body = r#"{"input":[{"role":"user","content":"hi"}],"instructions":"be", "model" : "mine","stream":true,"max_output_tokens":7,"tools":[],"previous_response_id":"resp_1","x":1.0}"#;
     let bytes = Bytes::from(body);
     let peek = peek(&bytes).unwrap();
     assert_eq!((peek.model.as_str(), peek.answer, peek.max_output_tokens), ("mine", Answer::Stream, Some(7)));
-    assert_eq!((peek.prompt_chars, peek.bound_to.as_deref()), (32 + 4 + 2, Some("resp_1")));
+    assert_eq!((peek.prompt_chars, bound(&peek)), (32 + 4 + 2, Some(("previous_response_id", "resp_1"))));
     assert_eq!(splice(&bytes, &peek, "up"), body.replace("mine", "up"));
     assert_eq!(splice(&bytes, &peek, "mine").as_ptr(), bytes.as_ptr());
-    for (body, bound) in [
-        (r#"{"model":"m","conversation":{"id":"conv_1"}}"#, Some("conv_1")),
-        (r#"{"model":"m","conversation":"conv_2","previous_response_id":null}"#, Some("conv_2")),
+    for (body, expected) in [
+        (r#"{"model":"m","conversation":{"id":"conv_1"}}"#, Some(("conversation", "conv_1"))),
+        (r#"{"model":"m","conversation":"conv_2","previous_response_id":null}"#, Some(("conversation", "conv_2"))),
+        (r#"{"model":"m","previous_response_id":""}"#, None),
         (r#"{"model":"m","conversation":7}"#, None),
         (r#"{"model":"m"}"#, None),
     ] {
-        assert_eq!(super::peek(&Bytes::from(body)).unwrap().bound_to.as_deref(), bound, "{body}");
+        assert_eq!(bound(&super::peek(&Bytes::from(body)).unwrap()), expected, "{body}");
     }
     for (body, field, code) in [
         ("7", None, "invalid_type"),

@@ -127,3 +127,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_id_under_which_an_answer_is_kept_is_told() {
+    let made = |body: &str| pass(None, &Bytes::copy_from_slice(body.as_bytes()), "mine").unwrap().made;
+    assert_eq!(made(r#"{"id":"resp_1","output":[]}"#).as_deref(), Some("resp_1"));
+    assert_eq!(made(r#"{"id":7,"output":[]}"#), None);
+    assert_eq!(made(r#"{"output":[]}"#), None);
+}

@@ -12,6 +12,7 @@ use super::super::super::openai::error::{broken, read as read_error};
 use super::super::super::openai::json::{Chars, present, quoted, range_in};
 use super::super::super::openai::stream::put;
 use super::super::json::Said;
+use super::super::request::Keeps;
 use crate::canonical::usage;
 use crate::dialect::translate::{Fed, StreamTranslation};
 use crate::error::UpstreamError;
@@ -20,6 +21,7 @@ use crate::error::UpstreamError;
 #[derive(Debug, Clone)]
 pub struct Same {
     model: String,
+    keeps: Keeps,
     content: bool,
     done: bool,
 }
@@ -40,6 +42,8 @@ struct Event<'a> {
 
 #[derive(Deserialize)]
 struct Inner<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     model: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -56,8 +60,8 @@ struct Item<'a> {
 
 impl Same {
     /// A stream of which nothing was read yet.
-    pub fn new(caller_model: &str) -> Self {
-        Self { model: quoted(caller_model), content: false, done: false }
+    pub fn new(caller_model: &str, keeps: Keeps) -> Self {
+        Self { model: quoted(caller_model), keeps, content: false, done: false }
     }
 
     fn take(&mut self, data: &[u8], event: &Event<'_>, kind: &str) -> Fed {
@@ -67,6 +71,10 @@ impl Same {
             fed.usage = usage::openai_responses(usage.get());
         }
         match kind {
+            "response.created" if self.keeps == Keeps::Yes => {
+                let id = event.response.as_ref().and_then(|response| response.id);
+                fed.made = id.and_then(|id| serde_json::from_str(id.get()).ok());
+            }
             "response.completed" | "response.incomplete" => {
                 self.done = true;
                 fed.done = true;

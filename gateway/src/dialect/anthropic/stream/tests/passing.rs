@@ -108,7 +108,7 @@ fn errors_in_the_stream_end_it_whatever_their_form() {
         (Some("error"), r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Some(529)),
         (None, r#"{"type":"error","error":{"type":"rate_limit_error","message":"x"}}"#, Some(429)),
         (None, r#"{"error":{"message":"x"}}"#, None),
-        (None, r#"[{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}]"#, None),
+        (None, r#"[{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}]"#, Some(503)),
         (Some("error"), "gone", None),
     ] {
         for error in [

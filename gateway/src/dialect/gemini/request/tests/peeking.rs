@@ -24,6 +24,24 @@ fn what_is_needed_is_found_in_either_spelling() {
 }
 
 #[test]
+fn what_is_kept_upstream_is_found_in_either_spelling() {
+    let bound = |field: &str| {
+        let inner = format!(r#"{{"contents":[{{}}]{field}}}"#);
+        let bound = peek(&body(&inner), "g", WHOLE).unwrap().bound_to;
+        let counted = format!(r#"{{"generateContentRequest":{inner}}}"#);
+        assert_eq!(peek(&body(&counted), "g", Method::CountTokens).unwrap().bound_to, bound, "{field}");
+        bound.map(|bound| (bound.field, bound.id))
+    };
+    assert_eq!(bound(r#","cachedContent":"cachedContents/a""#), Some(("cachedContent", "cachedContents/a".into())));
+    assert_eq!(bound(r#","cached_content":"cachedContents/a""#), Some(("cachedContent", "cachedContents/a".into())));
+    assert_eq!(bound(r#","continuationToken":"t""#), Some(("continuationToken", "t".into())));
+    assert_eq!(bound(r#","continuation_token":"t""#), Some(("continuationToken", "t".into())));
+    for none in ["", r#","cachedContent":"""#, r#","cachedContent":null"#, r#","continuationToken":7"#] {
+        assert_eq!(bound(none), None, "{none}");
+    }
+}
+
+#[test]
 fn instructions_and_tools_count_and_attachments_count_as_a_fixed_size() {
     let size = |text: &str| peek(&body(text), "g", WHOLE).unwrap().prompt_chars;
     let plain = size(r#"{"contents":[{}]}"#);

@@ -20,7 +20,7 @@ const COMPLETED: &str = r#"{"type":"response.completed","response":{"id":"r","mo
 
 #[test]
 fn a_stream_is_passed_on_with_the_callers_name_of_the_model() {
-    let mut same = Same::new("mine");
+    let mut same = Same::new("mine", Keeps::No);
     for (data, content, chars) in
         [(CREATED, false, 0), (ADDED, false, 0), (PART, false, 0), (DELTA, true, 2), (DONE, false, 0), (CALL, true, 4)]
     {
@@ -43,7 +43,7 @@ fn a_stream_is_passed_on_with_the_callers_name_of_the_model() {
 #[test]
 fn a_stream_that_breaks_off_is_never_whole() {
     let ended = |data: &[&str]| {
-        let mut same = Same::new("mine");
+        let mut same = Same::new("mine", Keeps::No);
         for data in data {
             feed(&mut same, "", data);
         }
@@ -80,7 +80,7 @@ fn errors_in_the_stream_are_read_as_errors() {
         (None, r#"[{"error":{"message":"x"}}]"#, None, "x"),
         (None, "<html>", None, "the stream holds an event that is none of a response"),
     ] {
-        let error = Same::new("mine").event(name.map(str::as_bytes), data.as_bytes()).unwrap_err();
+        let error = Same::new("mine", Keeps::No).event(name.map(str::as_bytes), data.as_bytes()).unwrap_err();
         assert_eq!((error.code.as_deref(), error.reason.as_str()), (code, reason), "{data}");
     }
 }
@@ -88,7 +88,7 @@ fn errors_in_the_stream_are_read_as_errors() {
 proptest! {
     #[test]
     fn no_stream_makes_it_panic(json in any_json(), bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-        let mut same = Same::new("mine");
+        let mut same = Same::new("mine", Keeps::No);
         let _ = same.event(Some(&bytes), &bytes);
         for kind in ["response.created", "response.output_item.added", "response.output_text.delta", "response.failed", "x\ny"] {
             let event = json!({"type": kind, "response": json, "item": json, "delta": json});
@@ -96,4 +96,12 @@ proptest! {
             let _ = same.event(Some(kind.as_bytes()), json.to_string().as_bytes());
         }
     }
+}
+
+#[test]
+fn the_id_under_which_an_answer_is_kept_is_told_when_it_begins_and_if_it_is_kept() {
+    let made = |keeps: Keeps, data: &str| feed(&mut Same::new("mine", keeps), "", data).made;
+    assert_eq!(made(Keeps::Yes, CREATED).as_deref(), Some("r"));
+    assert_eq!(made(Keeps::No, CREATED), None);
+    assert_eq!(made(Keeps::Yes, COMPLETED), None, "once is enough");
 }
