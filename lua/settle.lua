@@ -154,8 +154,8 @@ local function settle(KEYS, ARGV)
   call('XADD', ledger, 'MAXLEN', '~', rows, '*', unpack(row))
   -- The rows of the ledger go; the sums of the day stay, and are written in the same step.
   local answered = served_model ~= '' and served_model or model
-  local of = key_id .. ':' .. answered
-  local fields = {of .. ':requests', of .. ':input', of .. ':output', of .. ':cost'}
+  local function day_field(what) return key_id .. ':' .. answered .. ':' .. what end
+  local fields = {day_field('requests'), day_field('input'), day_field('output'), day_field('cost')}
   local sums, added, sum = call('HMGET', day, unpack(fields)), {1, all_input, all_output, tonumber(cost)}, {}
   for i = 1, 4 do sum[i] = string.format('%.0f', (tonumber(sums[i]) or 0) + added[i]) end
   call('HSET', day, fields[1], sum[1], fields[2], sum[2], fields[3], sum[3], fields[4], sum[4])

@@ -92,6 +92,53 @@ async fn a_limit_changed_by_the_command_line_counts_with_the_next_request_everyw
 }
 
 #[tokio::test]
+async fn tokens_per_minute_and_quotas_given_at_run_time_hold_everywhere_and_are_told_to_the_holder() {
+    let config = Config::connections(1).more("limits: {key_wait: 0s}");
+    let cluster = Cluster::of_three(&config).await;
+    let desk = Desk::new(&cluster, &config);
+    cluster.fake.script([Rule::any().tokens(100, 50)]);
+    let limits = "--quota requests=2/total,tokens=100000/24h,usd=9/month --tpm 100000 --priority 2";
+    let made = desk.json(&format!("key create bot --account acme {limits}")).await;
+    let secret = made["secret"].as_str().unwrap();
+    let usage = async |place: usize| {
+        let seen = cluster.client(place).send(http::Method::GET, "/v1/headgate/usage", &bearer(secret), "").await;
+        seen.unwrap().json()
+    };
+    for place in 0..2 {
+        assert_eq!(cluster.client(place).chat(secret, "m1", "hi").await.status, 200);
+    }
+    let settled = async || usage(2).await["quotas"][1]["used"] == 300;
+    eventually(SOON, "both are settled", settled).await;
+    for place in 0..3 {
+        let refused = cluster.client(place).chat(secret, "m1", "hi").await;
+        assert_eq!((refused.status, refused.error_code().as_str()), (403, "quota_exceeded"), "replica {place}");
+        let mut seen = usage(place).await;
+        assert_eq!(seen["tpm"], json!({"limit": 100_000, "used": 300, "held": 0}));
+        let requests = json!({
+            "of": "requests", "period": "total", "time_zone": "UTC", "limit": 2, "used": 2, "held": 0, "resets_at": null,
+        });
+        assert_eq!(seen["quotas"][0], requests);
+        let resets = seen["quotas"][1]["resets_at"].take();
+        assert!(resets.as_str().is_some_and(|at| at.ends_with('Z')), "{resets}");
+        let tokens =
+            json!({"of": "tokens", "window": "24h", "limit": 100_000, "used": 300, "held": 0, "resets_at": null});
+        assert_eq!(seen["quotas"][1], tokens);
+        let cost = seen["quotas"][2].as_object_mut().unwrap();
+        assert!(cost.remove("resets_at").unwrap().as_str().unwrap().ends_with("-01T00:00:00Z"));
+        let expected = json!({
+            "of": "cost", "period": "month", "time_zone": "UTC", "limit_usd": "9.00", "used_usd": "0.0012", "held_usd": "0.00",
+        });
+        assert_eq!(seen["quotas"][2], expected);
+    }
+    desk.json("key update bot --account acme --quota requests=3/total").await;
+    assert_eq!(cluster.client(0).chat(secret, "m1", "hi").await.status, 200, "what was counted stays");
+    assert_eq!(cluster.client(1).chat(secret, "m1", "hi").await.status, 403);
+    desk.json("key update bot --account acme --quota none").await;
+    assert_eq!(cluster.client(2).chat(secret, "m1", "hi").await.status, 200);
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
 async fn an_account_made_at_run_time_pays_until_its_money_is_gone_and_goes_on_when_it_is_credited() {
     let config = Config::connections(1);
     let cluster = Cluster::of_three(&config).await;
@@ -124,7 +171,7 @@ async fn an_account_made_at_run_time_pays_until_its_money_is_gone_and_goes_on_wh
         let limit = seen["spend_limit"].as_object_mut().unwrap();
         assert!(limit.remove("resets_at").unwrap().as_str().unwrap().ends_with("-01T00:00:00Z"));
         assert_eq!(seen["balance"], json!({"usd": "0.0004", "held_usd": "0.00", "overdraft": "soft"}));
-        let expected = json!({"limit_usd": "1.00", "used_usd": "0.0012", "left_usd": "0.9988", "period": "month", "time_zone": "UTC"});
+        let expected = json!({"limit_usd": "1.00", "used_usd": "0.0012", "left_usd": "0.9988", "held_usd": "0.00", "period": "month", "time_zone": "UTC"});
         assert_eq!(seen["spend_limit"], expected);
         assert_eq!(seen["rpm"], json!({"limit": 60, "used": 2}));
         assert_eq!(seen["concurrency"], json!({"limit": 4, "used": 0, "waiting": 0}));
