@@ -144,8 +144,7 @@ impl TokenWeights {
         let fresh = tokens.input.saturating_add(tokens.input_audio);
         let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
         let answered = tokens.output.saturating_add(tokens.output_audio);
-        let input =
-            self.input.of(fresh) + self.cached_input.of(tokens.cached_input) + self.cache_write.of(written);
+        let input = self.input.of(fresh) + self.cached_input.of(tokens.cached_input) + self.cache_write.of(written);
         let output = (self.output.of(answered) + self.reasoning.of(tokens.reasoning)).min(EXACT_MAX);
         Weighed { total_milli: (input + output).min(EXACT_MAX), output_milli: output }
     }
@@ -327,8 +326,15 @@ mod tests {
         assert_eq!((weighed.total_milli, weighed.output_milli), (14_512_000, 9_000));
         let other = TokenWeights { output: Weight::parse("5").unwrap(), ..TokenWeights::default() };
         assert_eq!(other.weigh(&tokens).output_milli, 37_000);
-        let all =
-            Tokens { input: 4_900, input_audio: 100, cache_write: 1, cache_write_1h: 2, output: 3, output_audio: 4, ..tokens };
+        let all = Tokens {
+            input: 4_900,
+            input_audio: 100,
+            cache_write: 1,
+            cache_write_1h: 2,
+            output: 3,
+            output_audio: 4,
+            ..tokens
+        };
         assert_eq!(TokenWeights::default().weigh(&all), weighed, "audio counts as text, and every written cache alike");
         let most = Tokens { input: u64::MAX, input_audio: 1, output: u64::MAX, ..tokens };
         assert_eq!(TokenWeights::default().weigh(&most).total_milli, EXACT_MAX, "never more than Lua holds");

@@ -36,10 +36,10 @@ mod hangups;
 mod harness;
 #[path = "scenarios/hygiene.rs"]
 mod hygiene;
-#[path = "scenarios/keys.rs"]
-mod keys;
 #[path = "scenarios/kept.rs"]
 mod kept;
+#[path = "scenarios/keys.rs"]
+mod keys;
 #[path = "scenarios/ladder_edges.rs"]
 mod ladder_edges;
 #[path = "scenarios/ladders.rs"]

@@ -136,7 +136,8 @@ fn quotas_of(texts: &[String]) -> Json {
 
 /// What cannot be told apart is left for the reader of the configuration to refuse.
 fn quota_of(text: &str) -> Json {
-    let Some(((what, most), time)) = text.split_once('/').and_then(|(of, time)| Some((of.split_once('=')?, time))) else {
+    let Some(((what, most), time)) = text.split_once('/').and_then(|(of, time)| Some((of.split_once('=')?, time)))
+    else {
         return text.into();
     };
     let mut quota = Map::from_iter([(what.to_owned(), if what == "usd" { most.into() } else { flag(most) })]);
@@ -280,6 +281,7 @@ pub(super) fn list(keys: &[KeyEntry]) -> String {
             dash(entry.created_ms.map(time)),
         ]
     });
-    let header = ["key", "status", "source", "rpm", "tpm", "at once", "spend limit", "quotas", "priority", "models", "created"];
+    let header =
+        ["key", "status", "source", "rpm", "tpm", "at once", "spend limit", "quotas", "priority", "models", "created"];
     table::text("", header, rows.collect())
 }

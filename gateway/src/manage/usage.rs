@@ -104,7 +104,9 @@ impl QuotaUsage {
         shown.insert("of".to_owned(), what.into());
         // Money is a text, for no JSON number is as exact.
         if what == "cost" {
-            shown.extend([("limit_usd", most), ("used_usd", used), ("held_usd", held)].map(|(k, v)| (k.to_owned(), v.into())));
+            shown.extend(
+                [("limit_usd", most), ("used_usd", used), ("held_usd", held)].map(|(k, v)| (k.to_owned(), v.into())),
+            );
         } else {
             let count = |text: String| text.parse::<serde_json::Number>().map_or(Json::Null, Json::Number);
             shown.extend([("limit", most), ("used", used), ("held", held)].map(|(k, v)| (k.to_owned(), count(v))));

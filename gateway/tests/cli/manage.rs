@@ -171,7 +171,10 @@ async fn an_update_changes_what_it_names_and_a_revoked_key_is_gone_for_ever() {
         {"requests": 9, "period": "day", "time_zone": "Europe/Berlin"}, {"tokens": 500, "window": "1h30m"},
         {"usd": "1.50", "period": "total", "time_zone": "UTC"},
     ]);
-    assert_eq!((&changed["quotas"], &changed["priority"], &changed["max_concurrent"]), (&written, &json!(0), &json!(2)));
+    assert_eq!(
+        (&changed["quotas"], &changed["priority"], &changed["max_concurrent"]),
+        (&written, &json!(0), &json!(2))
+    );
     let changed = desk.json("key update bot --account acme --tpm 1000").await.remove(0);
     assert_eq!(changed["quotas"], written, "what is not named stays");
     let shown = desk.json("key show bot --account acme").await.remove(0);

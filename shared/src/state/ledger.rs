@@ -106,23 +106,19 @@ fn read(reply: redis::Value) -> Result<Vec<(LedgerPlace, LedgerRow)>, StateError
     Ok(rows.into_iter().map(|(place, fields)| (LedgerPlace(place), LedgerRow { fields })).collect())
 }
 
-/// Fields are `KEY:MODEL:WHAT`; ids hold no colon.
+/// Fields are `KEY:MODEL`, ids hold no colon; each has four numbers.
 fn sums(hash: redis::Value) -> Result<DaySums, StateError> {
-    let hash: HashMap<String, i64> =
+    let hash: HashMap<String, String> =
         redis::from_redis_value(hash).map_err(|error| StateError::Reply(error.to_string()))?;
     let mut sums = DaySums::new();
-    for (field, amount) in hash {
-        let mut parts = field.splitn(3, ':');
-        let (Some(key), Some(model), Some(what)) = (parts.next(), parts.next(), parts.next()) else { continue };
-        let sum = sums.entry((id(KeyId::parse(key))?, id(ModelName::parse(model))?)).or_default();
-        let count = u64::try_from(amount).unwrap_or(0);
-        match what {
-            "requests" => sum.requests = count,
-            "input" => sum.input = count,
-            "output" => sum.output = count,
-            "cost" => sum.cost = id(NanoDollars::new(amount))?,
-            _ => {}
-        }
+    for (field, text) in hash {
+        let unreadable = || StateError::Reply(format!("sums of a day that are unreadable: '{field} {text}'"));
+        let (key, model) = field.split_once(':').ok_or_else(unreadable)?;
+        let numbers: Vec<u64> = text.split(' ').map_while(|number| number.parse().ok()).collect();
+        let [requests, input, output, nanos] = numbers[..] else { return Err(unreadable()) };
+        let cost = i64::try_from(nanos).ok().and_then(|nanos| NanoDollars::new(nanos).ok()).ok_or_else(unreadable)?;
+        let sum = DaySum { requests, input, output, cost };
+        sums.insert((id(KeyId::parse(key))?, id(ModelName::parse(model))?), sum);
     }
     Ok(sums)
 }
