@@ -1,13 +1,14 @@
 -- survey: what stands in Redis now?
 --
--- uses       clock, ring, closures, health
+-- uses       clock, window, ring, closures, health
 -- KEYS[i]    whatever is looked at
 -- ARGV[1]    max_lock  ms
 -- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health | held | a
 --                      number: a ring, of slices that many ms long
 -- returns    {'survey', now_ms, row …}; rows by kind: {1 if there, nanos} for the first three; {live, lapsed}; request ids;
---            {callers}; {admissions of the last 60 s}; {state, a lock's cause, wait_ms}; {oks, fails, usual and recent ms to the
---            first token or -1}; a counter's key and what is held of it, for each; {used, ms until the oldest of it runs out or 0}
+--            {callers}; {admissions of the last 60 s, ms until the oldest of them is older}; {state, a lock's cause, wait_ms};
+--            {oks, fails, usual and recent ms to the first token or -1}; a counter's key and what is held of it, for each; {used,
+--            ms until the oldest of it runs out or 0}
 -- holds      Writes nothing.
 -- caller     shared/src/state/survey.rs
 local function survey(KEYS, ARGV)
@@ -28,16 +29,9 @@ local function survey(KEYS, ARGV)
     elseif kind == 'waiters' then
       row = {call('ZCOUNT', key, now + 1, '+inf')}
     elseif kind == 'rate' then
-      -- The log is sorted: halve until the first entry older than the window is found.
-      local low, high = 0, call('LLEN', key)
-      while low < high do
-        local middle = math.floor((low + high) / 2)
-        if now - tonumber(call('LINDEX', key, middle)) < 60000 then low = middle + 1 else high = middle end
-      end
-      row = {low}
+      row = {window_used(key, now)}
     elseif kind == 'closure' then
-      local state, wait, cause = closure_state(key, now, max_lock)
-      row = {state == 'due' and 'probe_due' or state or 'open', cause or '', wait or 0}
+      row = {closure_told(key, now, max_lock)}
     elseif kind == 'held' then
       row = call('HGETALL', key)
     elseif tonumber(kind) then

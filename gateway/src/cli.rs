@@ -14,6 +14,7 @@ use crate::telemetry;
 mod account;
 mod check;
 mod demo;
+mod explain;
 mod health;
 mod key;
 mod ledger;
@@ -34,6 +35,8 @@ enum Command {
     Serve(ConfigFile),
     /// Check a configuration and print each model's ladder.
     Check(check::Check),
+    /// Say what a client key would meet if it asked for a model now: its limits and every rung.
+    Explain(explain::Explain),
     /// Ask the replica on this machine whether it is alive: exit code 0 or 1.
     Health(health::Health),
     /// Make client keys, look at them, change and revoke them.
@@ -65,11 +68,17 @@ struct Shape {
 const BAD_INPUT: u8 = 2;
 const NO_REDIS: u8 = 3;
 
+/// What was named on the command line is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unknown(String);
+
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(file) => serve(&file),
         Command::Check(command) => command.run(),
+        Command::Explain(command) => command.run(),
         Command::Health(command) => command.run(),
         Command::Key(command) => command.run(),
         Command::Account(command) => command.run(),
@@ -131,6 +140,7 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
         _ => match error.downcast_ref::<ManageError>() {
             Some(ManageError::Terms(_)) => BAD_INPUT.into(),
             Some(ManageError::Store(_)) => NO_REDIS.into(),
+            _ if error.is::<Unknown>() => BAD_INPUT.into(),
             _ => ExitCode::FAILURE,
         },
     }

@@ -53,7 +53,7 @@ use journey::Journey;
 use memory::Memory;
 use patience::Admitted;
 use pictures::Pictures;
-use plan::{Ladder, Means, Peers, Platform};
+use plan::{Ladder, Means};
 use relay::Ends;
 use settle::Open;
 
@@ -259,15 +259,7 @@ async fn admitted(
 }
 
 fn means(known: &Known) -> Means<'_> {
-    let rights = &known.caller.rights;
-    Means {
-        account: &known.caller.account,
-        byok: &rights.byok,
-        platform: if rights.platform_fallback { Platform::Allowed } else { Platform::Denied },
-        peers: if rights.peers { Peers::Allowed } else { Peers::Denied },
-        models: &rights.models,
-        residency: known.caller.residency.as_deref(),
-    }
+    Means::of_caller(&known.caller)
 }
 
 /// Reads and checks the body.

@@ -1,6 +1,6 @@
 //! Headgate's replica: the data plane, the admin plane and the command line.
 //!
-//! Imports point one way: `startup > router > ingress, admin, cli > flow > app > upstream, catalog > dialect > canonical, error >
+//! Imports point one way: `startup > router > ingress, admin, cli > explain > flow > app > upstream, catalog > dialect > canonical, error >
 //! metrics`.
 
 pub mod admin;
@@ -11,6 +11,7 @@ pub mod cli;
 pub mod dialect;
 pub mod enrol;
 pub mod error;
+pub mod explain;
 pub mod flow;
 pub mod health;
 pub mod ingress;

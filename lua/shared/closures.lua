@@ -23,6 +23,12 @@ local function closure_state(key, now, max_lock, mark)
   return 'due', 0
 end
 
+-- The same for those who only look: open | closed | probing | probe_due, a lock's cause or '', wait_ms.
+local function closure_told(key, now, max_lock, mark)
+  local state, wait, cause = closure_state(key, now, max_lock, mark)
+  return state == 'due' and 'probe_due' or state or 'open', cause or '', wait or 0
+end
+
 -- What keeps a rung closed, as a word of the reply and its wait: of its three hashes the one that ends last. nil: open; the
 -- third value tells whether the next attempt is a probe. A probe's word tells what it is about: a limit (rate_limited,
 -- billing) or a failure (auth, a cooldown).

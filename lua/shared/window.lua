@@ -42,3 +42,15 @@ local function window_add(key, cap, us, newest)
   -- The first entry of each 10 s keeps the key for 75 s; that covers the 60 s of all entries of those 10 s.
   if not newest or math.floor(newest / 10000) ~= math.floor(stamp / 10000) then redis.call('PEXPIRE', key, '75000') end
 end
+
+-- How many of the logged admissions are younger than 60 s, and the ms until the oldest of them is not. Only looks.
+local function window_used(key, now)
+  -- The log is sorted: halve until the first entry older than the window is found.
+  local low, high = 0, redis.call('LLEN', key)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if now - tonumber(redis.call('LINDEX', key, middle)) < 60000 then low = middle + 1 else high = middle end
+  end
+  if low == 0 then return 0, 0 end
+  return low, math.min(tonumber(redis.call('LINDEX', key, low - 1)) + 60000 - now, 60000)
+end

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod capacity;
 pub mod credit;
+pub mod explain;
 pub mod keys;
 pub mod leases;
 pub mod ledger;

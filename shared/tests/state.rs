@@ -9,6 +9,7 @@ mod state {
     mod credit;
     mod declare;
     mod endpoints;
+    mod explain;
     mod health;
     mod line;
     mod made;

@@ -22,6 +22,8 @@ mod crash;
 mod drain;
 #[path = "scenarios/endpoints.rs"]
 mod endpoints;
+#[path = "scenarios/explain.rs"]
+mod explain;
 #[path = "scenarios/failover.rs"]
 mod failover;
 #[path = "scenarios/fake.rs"]

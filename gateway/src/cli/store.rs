@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
-use shared::config::{self, RedisUrl};
+use shared::config::{self, Config, RedisUrl};
 use shared::ids::ReplicaId;
 use shared::state::Store;
 use shared::state::link::Link;
@@ -12,9 +12,13 @@ use shared::state::link::Link;
 use super::ConfigFile;
 use crate::startup::{StartError, without_credentials};
 
-/// Opens it and asks once. A managed Redis is that of the replica here, which must run.
+/// Opens that of a configuration file and asks once.
 pub(super) async fn open(file: &ConfigFile) -> anyhow::Result<Store> {
-    let config = config::load(&file.config).map_err(|faults| StartError::Config(config::report(&faults)))?;
+    of(&config::load(&file.config).map_err(|faults| StartError::Config(config::report(&faults)))?).await
+}
+
+/// Opens it and asks once. A managed Redis is that of the replica here, which must run.
+pub(super) async fn of(config: &Config) -> anyhow::Result<Store> {
     let url = match &config.redis.url {
         RedisUrl::Url(url) => url.expose_secret().to_owned(),
         RedisUrl::Managed => managed()?,

@@ -216,7 +216,7 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
 }
 
 /// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
-pub(super) fn allowed(patterns: &[String], asked: &Named) -> bool {
+pub fn allowed(patterns: &[String], asked: &Named) -> bool {
     let matches = |pattern: &ModelPattern| pattern.matches(&asked.model.name) || pattern.matches(&asked.name);
     patterns.is_empty() || patterns.iter().filter_map(|text| ModelPattern::named(text)).any(|p| matches(&p))
 }

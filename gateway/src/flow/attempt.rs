@@ -78,8 +78,19 @@ pub struct Committed {
     pub headers: HeaderMap,
     /// What the upstream told of its limits.
     pub told: Vec<ToldLimit>,
+    /// Whose answer it is.
+    pub origin: Origin,
     /// The answer.
     pub body: Body,
+}
+
+/// Whose an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The upstream's.
+    Upstream,
+    /// Our own, where the upstream has none to give: it says nothing about the upstream.
+    Us,
 }
 
 /// The answer of an upstream.
@@ -94,8 +105,8 @@ pub enum Body {
 /// A stream that has begun to bring content.
 #[derive(Debug)]
 pub struct OpenStream {
-    /// The upstream's response.
-    pub response: Response,
+    /// The upstream's response; taken when nothing more of it is wanted, before its slot is given back.
+    pub response: Option<Response>,
     /// Cuts it into events.
     pub scanner: Scanner,
     /// Makes the caller's events of them.
@@ -132,7 +143,13 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung, endpoint: usize) -> At
     if let Some(body) = exchange.wanted.local_answer(connection.dialect) {
         let answer = WholeAnswer { body, ..WholeAnswer::default() };
         let (first_token, headers, body) = (Duration::ZERO, HeaderMap::new(), Body::Whole(answer));
-        return Attempted::Answers(Box::new(Committed { first_token, headers, told: Vec::new(), body }));
+        return Attempted::Answers(Box::new(Committed {
+            first_token,
+            headers,
+            told: Vec::new(),
+            origin: Origin::Us,
+            body,
+        }));
     }
     let images = tokio::select! {
         images = exchange.pictures.inline(exchange.wanted, connection.dialect) => images,
@@ -250,7 +267,7 @@ impl Exchange<'_> {
             Answer::Whole => Body::Whole(self.whole(dialect, response).await?),
             Answer::Stream => Body::Stream(Box::new(self.open(dialect, response, first_token).await?)),
         };
-        Ok(Committed { first_token: began.elapsed(), headers, told, body })
+        Ok(Committed { first_token: began.elapsed(), headers, told, origin: Origin::Upstream, body })
     }
 
     /// The call with the connection's credential and its pool's headers.
@@ -335,7 +352,7 @@ impl Exchange<'_> {
                 let commits = fed.content || fed.done;
                 held.add(fed);
                 if commits {
-                    return Ok(OpenStream { response, scanner, translation, first: held.fed });
+                    return Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed });
                 }
                 if held.fed.out.len() > HELD_MAX {
                     return Err(failed(Transport::NotTheFormat));
@@ -345,7 +362,7 @@ impl Exchange<'_> {
                 Ok(Ok(Some(chunk))) => scanner.push(chunk),
                 Ok(Ok(None)) => {
                     held.add(translation.end()?);
-                    return Ok(OpenStream { response, scanner, translation, first: held.fed });
+                    return Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed });
                 }
                 Ok(Err(_)) => return Err(failed(Transport::Reset)),
                 Err(_) => return Err(failed(Transport::FirstTokenTimeout)),

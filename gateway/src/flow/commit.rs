@@ -2,9 +2,10 @@
 
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use shared::state::capacity::Mark;
 use shared::state::settlement::Outcome;
 
-use super::attempt::Body;
+use super::attempt::{Body, Origin};
 use super::climb::Answered;
 use super::journey::Journey;
 use super::relay::{Ends, Relay};
@@ -39,8 +40,11 @@ pub fn commit(app: &Shared, answered: Answered, open: Open, journey: &Journey, e
                 open.tally().report(tokens);
             }
             open.end(Outcome::Ok);
-            // Counting tokens, by the upstream or by us, is no measure of how soon it answers.
-            held.succeeded((!ends.api.counts()).then_some(committed.first_token));
+            match committed.origin {
+                // Counting tokens is no measure of how soon an upstream answers.
+                Origin::Upstream => held.succeeded((!ends.api.counts()).then_some(committed.first_token)),
+                Origin::Us => held.ended(Mark::Nothing),
+            }
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             answer.body.into()
         }

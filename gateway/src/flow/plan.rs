@@ -6,6 +6,7 @@ use std::sync::Arc;
 use shared::config::ModelPattern;
 use shared::ids::{AccountId, ConnectionId, GroupId, ModelName, PoolId};
 use shared::state::capacity::Sole;
+use shared::state::records::CallerRecord;
 
 use crate::catalog::{Catalog, Model, Owner, Serving};
 
@@ -48,6 +49,19 @@ impl<'a> Means<'a> {
     /// What an account without connections, restrictions or residency may use.
     pub fn of(account: &'a AccountId) -> Self {
         Self { account, byok: &[], platform: Platform::Allowed, peers: Peers::Allowed, models: &[], residency: None }
+    }
+
+    /// What a client key's record says.
+    pub fn of_caller(caller: &'a CallerRecord) -> Self {
+        let rights = &caller.rights;
+        Self {
+            account: &caller.account,
+            byok: &rights.byok,
+            platform: if rights.platform_fallback { Platform::Allowed } else { Platform::Denied },
+            peers: if rights.peers { Peers::Allowed } else { Peers::Denied },
+            models: &rights.models,
+            residency: caller.residency.as_deref(),
+        }
     }
 
     /// A key without patterns may use every model; one with patterns those of which a name matches.

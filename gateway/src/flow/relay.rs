@@ -331,12 +331,13 @@ impl Relay {
     async fn receive(&mut self, quiet: Instant) -> Next {
         let dialect = self.source.rung.serving.connection.dialect;
         let Ends { timeouts, deadline, .. } = &self.source.ends;
+        let Some(response) = &mut self.stream.response else { return Next::End };
         let listening = Instant::now();
         let silent = (listening + timeouts.idle.saturating_sub(self.silence)).min(*deadline);
         loop {
             tokio::select! {
                 biased;
-                chunk = self.stream.response.chunk() => {
+                chunk = response.chunk() => {
                     self.silence = Duration::ZERO;
                     return match chunk {
                         Ok(Some(chunk)) => Next::Chunk(chunk),
@@ -365,8 +366,10 @@ impl Relay {
 
     /// Lets the upstream end its response; nothing of it is passed on.
     async fn tail(&mut self) -> Option<Bytes> {
-        let end = async { while let Ok(Some(_)) = self.stream.response.chunk().await {} };
-        let _ = tokio::time::timeout(TAIL, end).await;
+        if let Some(response) = &mut self.stream.response {
+            let end = async { while let Ok(Some(_)) = response.chunk().await {} };
+            let _ = tokio::time::timeout(TAIL, end).await;
+        }
         None
     }
 
@@ -388,6 +391,7 @@ impl Relay {
             class = failure.verdict.class.as_str(),
             "an upstream broke off its answer"
         );
+        self.stream.response = None;
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::UpstreamBroken);
             held.ended(mark(&failure, &self.source.rung, self.source.ends.sole));
@@ -399,6 +403,7 @@ impl Relay {
 
     /// The replica has to stop.
     fn cut(&mut self) -> Bytes {
+        self.stream.response = None;
         if let Some((open, held)) = self.held.take() {
             open.end(Outcome::Failed);
             held.ended(Mark::Nothing);

@@ -332,7 +332,12 @@ impl RungState {
     fn read(reply: &mut Reply) -> Result<Self, StateError> {
         let word = reply.word()?;
         let wait = reply.wait()?;
-        Ok(match word.as_str() {
+        Self::named(&word, wait, reply)
+    }
+
+    /// The state that a word of `acquire` stands for.
+    pub(super) fn named(word: &str, wait: Duration, reply: &Reply) -> Result<Self, StateError> {
+        Ok(match word {
             "cooling" => Self::Cooling { wait },
             "endpoints" => Self::Endpoints { wait },
             "probing_limits" => Self::Probing { wait, of: ProbeOf::Limits },

@@ -127,6 +127,17 @@ pub enum MoneyLimit {
     Limited,
 }
 
+/// What is on record under a client key's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OnRecord {
+    /// It may be used.
+    Active(CallerRecord),
+    /// It is there, and may not be used any more.
+    Inactive(CallerRecord),
+    /// There is no such key or account.
+    Missing,
+}
+
 impl Store {
     /// Writes the accounts and keys of the file. Idempotent; each account at once. File keys (and all file keys of accounts)
     /// that are no longer among them are disabled. Balances are never touched but for an opening credit, once per account.
@@ -164,17 +175,36 @@ impl Store {
             return Ok(None);
         };
         let (account, key) = (id(AccountId::parse(&account))?, id(KeyId::parse(&key))?);
-        let keys = self.keys.of_account(&account);
-        let mut pipeline = redis::pipe();
-        pipeline.hgetall(keys.of_key(&key).record()).hgetall(keys.record());
-        let mut replies = self.link.pipeline(&pipeline).await?.into_iter();
-        let record = fields(replies.next())?;
-        let owner = fields(replies.next())?;
+        let (record, owner) = self.records(&account, &key).await?;
         if record.get("status").map(String::as_str) != Some("active") || owner.is_empty() {
             return Ok(None);
         }
         let same = record.get("secret").and_then(|hex| SecretHash::from_hex(hex).ok()) == Some(secret);
         if same { CallerRecord::read(account, key, &record, &owner).map(Some) } else { Ok(None) }
+    }
+
+    /// A client key by its name, whether or not it may be used.
+    pub async fn on_record(&self, account: &AccountId, key: &KeyId) -> Result<OnRecord, StateError> {
+        let (record, owner) = self.records(account, key).await?;
+        if record.is_empty() || owner.is_empty() {
+            return Ok(OnRecord::Missing);
+        }
+        let caller = CallerRecord::read(account.clone(), key.clone(), &record, &owner)?;
+        let active = record.get("status").map(String::as_str) == Some("active");
+        Ok(if active { OnRecord::Active(caller) } else { OnRecord::Inactive(caller) })
+    }
+
+    /// The records of a client key and of its account, field by field; empty where there is none.
+    async fn records(
+        &self,
+        account: &AccountId,
+        key: &KeyId,
+    ) -> Result<(HashMap<String, String>, HashMap<String, String>), StateError> {
+        let keys = self.keys.of_account(account);
+        let mut pipeline = redis::pipe();
+        pipeline.hgetall(keys.of_key(key).record()).hgetall(keys.record());
+        let mut replies = self.link.pipeline(&pipeline).await?.into_iter();
+        Ok((fields(replies.next())?, fields(replies.next())?))
     }
 
     /// Writes one account's records; answers the secrets that lost their meaning.

@@ -39,7 +39,9 @@ pub const AMEND: &str = assemble!("", ["clock"], "amend");
 /// `open_account` as it is sent.
 pub const OPEN_ACCOUNT: &str = assemble!("", [], "open_account");
 /// `survey` as it is sent.
-pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "ring", "closures", "health"], "survey");
+pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "window", "ring", "closures", "health"], "survey");
+/// `explain` as it is sent.
+pub const EXPLAIN: &str = assemble!(" flags=no-writes", ["clock", "window", "closures"], "explain");
 
 /// All scripts.
 #[derive(Debug, Clone)]
@@ -55,6 +57,7 @@ pub struct Scripts {
     pub(super) amend: Script,
     pub(super) open_account: Script,
     pub(super) survey: Script,
+    pub(super) explain: Script,
 }
 
 impl Scripts {
@@ -83,6 +86,7 @@ impl Scripts {
             amend: script("amend", AMEND),
             open_account: script("open_account", OPEN_ACCOUNT),
             survey: script("survey", SURVEY),
+            explain: script("explain", EXPLAIN),
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct KeyView {
     pub waiting: u32,
     /// Admissions of the last 60 s, as far as they are logged (up to its limit).
     pub rate_used: u32,
+    /// Until the oldest of them is older than that; zero if there is none.
+    pub rate_frees: Duration,
     /// Spent in the period asked about.
     pub spent: NanoDollars,
     /// What open requests may spend of it yet.
@@ -171,14 +173,15 @@ impl Store {
         let reserved = optional_money(&mut rows.row()?)?.unwrap_or_default();
         let mut views = Vec::with_capacity(keys.len());
         for query in keys {
-            let mut leases = rows.row()?;
             let key = slot.of_key(&query.key);
+            let (mut leases, mut waiting, mut rate) = (rows.row()?, rows.row()?, rows.row()?);
             views.push(KeyView {
                 key: query.key.clone(),
                 live: leases.count()?,
                 lapsed: leases.count()?,
-                waiting: rows.row()?.count()?,
-                rate_used: rows.row()?.count()?,
+                waiting: waiting.count()?,
+                rate_used: rate.count()?,
+                rate_frees: rate.wait()?,
                 spent: optional_money(&mut rows.row()?)?.unwrap_or_default(),
                 spending: NanoDollars::ZERO,
                 tokens: Used::default(),
@@ -312,7 +315,7 @@ impl ConnectionView {
 }
 
 impl Closure {
-    fn read(row: &mut Reply) -> Result<Self, StateError> {
+    pub(super) fn read(row: &mut Reply) -> Result<Self, StateError> {
         let state = row.word()?;
         let cause = LockCause::parse(&row.word()?);
         let wait = row.wait()?;

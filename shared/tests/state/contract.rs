@@ -16,7 +16,7 @@ struct Script {
     sent: &'static str,
 }
 
-const SCRIPTS: [Script; 11] = [
+const SCRIPTS: [Script; 12] = [
     Script { name: "admit", flags: "", sent: scripts::ADMIT },
     Script { name: "acquire", flags: "", sent: scripts::ACQUIRE },
     Script { name: "leave", flags: " flags=allow-oom", sent: scripts::LEAVE },
@@ -28,6 +28,7 @@ const SCRIPTS: [Script; 11] = [
     Script { name: "amend", flags: "", sent: scripts::AMEND },
     Script { name: "open_account", flags: "", sent: scripts::OPEN_ACCOUNT },
     Script { name: "survey", flags: " flags=no-writes", sent: scripts::SURVEY },
+    Script { name: "explain", flags: " flags=no-writes", sent: scripts::EXPLAIN },
 ];
 
 fn repo() -> PathBuf {

@@ -22,6 +22,7 @@ use group::Group;
 use ops::{Call, Op, Pick, PinOp, Rules, Used, Wish, credential_mark, op, rules};
 
 mod account;
+mod foretold;
 mod group;
 mod line;
 mod ops;
@@ -284,7 +285,13 @@ impl<'a> Game<'a> {
         };
         for _ in 0..call.times() {
             let before = self.digest().await;
+            let told = self.table.store().explain(&ask.group, &ask.candidates, ask.max_lock).await.unwrap();
+            prop_assert_eq!(&self.digest().await, &before, "looking wrote");
+            let is_new = self.group.held().iter().all(|(held, _)| *held != lease.to_string());
             let answer = self.store(call).acquire(&ask).await.unwrap();
+            if is_new && ask.pin.is_none() {
+                foretold::check(&told, &answer)?;
+            }
             let asked = group::Ask {
                 lease: lease.to_string(),
                 member: self.name(call),

@@ -22,12 +22,13 @@ async fn an_account_is_shown_as_it_stands() {
     table.store().admit(&AdmitAsk { place: STAND, ..table.admit_ask("q3") }).await.unwrap();
     let query = KeyQuery { key: table.key.clone(), label: None, quotas: Vec::new() };
     let view = table.store().survey_account(&table.account, std::slice::from_ref(&query)).await.unwrap();
-    let key = |live, lapsed, waiting, rate_used| KeyView {
+    let key = |live, lapsed, waiting, (rate_used, frees_in)| KeyView {
         key: table.key.clone(),
         live,
         lapsed,
         waiting,
         rate_used,
+        rate_frees: millis(frees_in),
         spent: nanos(0),
         spending: nanos(0),
         tokens: Used::default(),
@@ -39,8 +40,10 @@ async fn an_account_is_shown_as_it_stands() {
         reserved: nanos(30),
         keys: vec![key],
     };
-    assert_eq!(view, expected(10_000, key(2, 0, 1, 2)));
-    for (ms, shown) in [(15_000, key(1, 1, 0, 2)), (59_999, key(0, 2, 0, 2)), (60_000, key(0, 2, 0, 1))] {
+    assert_eq!(view, expected(10_000, key(2, 0, 1, (2, 50_000))));
+    for (ms, shown) in
+        [(15_000, key(1, 1, 0, (2, 45_000))), (59_999, key(0, 2, 0, (2, 1))), (60_000, key(0, 2, 0, (1, 10_000)))]
+    {
         table.at(ms).await;
         let view = table.stores[2].survey_account(&table.account, std::slice::from_ref(&query)).await.unwrap();
         assert_eq!(view, expected(ms, shown));

@@ -85,6 +85,11 @@ impl Cluster {
         write_config(&self.config, &config.yaml(), &self.redis, &self.fake);
     }
 
+    /// The configuration file of all replicas.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
     /// Replica `place`, counted from 0.
     pub fn replica(&self, place: usize) -> &Replica {
         &self.replicas[place]

@@ -152,6 +152,16 @@ impl Redis {
         keys
     }
 
+    /// Every key and its whole content, but for the time it still lives: two of these are equal if nothing was written between.
+    pub async fn content(&self) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        for key in self.keys("*").await {
+            let dump = self.cli(&["DUMP", &key]).await;
+            all.push((key, dump));
+        }
+        all
+    }
+
     /// A hash, field by field.
     pub async fn hash(&self, key: &str) -> BTreeMap<String, String> {
         self.ask(&["HGETALL", key]).await

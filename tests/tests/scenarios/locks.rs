@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use cluster::fake::Rule;
 use cluster::harness::{Cluster, Config, Durability, SECRET, eventually};
+use http::Method;
+use serde_json::json;
+
+/// Within a few seconds, however busy the machine.
+const SOON: Duration = Duration::from_secs(10);
 
 /// Refused by every replica without an upstream call; the count of calls is what it was.
 async fn refused_everywhere(cluster: &Cluster, model: &str) {
@@ -101,5 +106,29 @@ async fn callers_who_meet_a_rate_limit_that_is_being_probed_get_a_429_that_says_
         !cluster.fake.calls().is_empty()
     };
     eventually(Duration::from_secs(20), "a round meets the probes", round).await;
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn tokens_that_we_count_ourselves_neither_probe_nor_reopen_what_an_upstream_closed() {
+    let cluster =
+        Cluster::builder(&Config::connections(1).more("limits: {max_lock: 1s, capacity_wait: 0s}")).start().await;
+    cluster.fake.script([Rule::any().fails(429).header("retry-after", "600")]);
+    assert_eq!(cluster.client(0).chat(SECRET, "m1", "hi").await.status, 429);
+    let lock = "hg:{g:fake}:conn:conn-1:bucket:m1:lock";
+    let headers = [("x-api-key", SECRET), ("anthropic-version", "2023-06-01")];
+    let body = json!({"model": "m1", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+    let counted = async || {
+        let answer =
+            cluster.client(0).send(Method::POST, "/v1/messages/count_tokens", &headers, body.clone()).await.unwrap();
+        answer.status == 200 && answer.header("x-headgate-attempts").is_empty()
+    };
+    eventually(SOON, "after max_lock a request is let through, and counted here", counted).await;
+    let settled =
+        async || cluster.redis.ask::<Vec<Option<String>>>(&["HMGET", lock, "until", "probe"]).await[1].is_none();
+    eventually(SOON, "its turn to probe is given back", settled).await;
+    let until: Option<String> = cluster.redis.ask(&["HGET", lock, "until"]).await;
+    assert!(until.is_some(), "the lock stands");
+    assert_eq!(cluster.fake.calls().len(), 1);
     cluster.assert_clean().await;
 }

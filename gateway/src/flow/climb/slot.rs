@@ -64,7 +64,8 @@ impl Offer<'_> {
         }
     }
 
-    fn candidate(&self) -> Candidate {
+    /// What the script is asked about it.
+    pub(super) fn candidate(&self) -> Candidate {
         let Serving { connection, trust, bucket, endpoints, .. } = &self.rung.serving;
         let id = |number: usize| endpoints.get(number).map(|endpoint| endpoint.id.clone());
         let endpoints = match &self.chain {

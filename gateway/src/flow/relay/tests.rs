@@ -70,7 +70,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         pin: None,
     };
     let stream = OpenStream {
-        response: http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into(),
+        response: Some(http::Response::new(reqwest::Body::wrap_stream(stream::iter(pieces))).into()),
         scanner: Scanner::new(),
         translation: Box::new(Same::new("caller's", UsageChunk::Wanted)),
         first: Fed { out: Bytes::from_static(FIRST.as_bytes()), ..Fed::default() },
@@ -178,7 +178,7 @@ fn slow(app: &Shared, said: Vec<(u64, &'static str)>) -> Relay {
         Piece::Ok(Bytes::from_static(piece.as_bytes()))
     });
     let body = reqwest::Body::wrap_stream(said.chain(stream::pending()));
-    relay.stream.response = http::Response::new(body).into();
+    relay.stream.response = Some(http::Response::new(body).into());
     relay.source.ends.deadline = Instant::now() + Duration::from_mins(10);
     relay
 }
