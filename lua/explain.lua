@@ -16,7 +16,7 @@
 -- returns    {'explain', now_ms, row …}; a row: state, wait_ms, probe, endpoint, live leases, callers in line, attempts of the
 --            last 60 s, then {state, a lock's cause, wait_ms} of its three closures and of each endpoint. The row's state is
 --            `open` where acquire would take the rung, else acquire's word and wait; probe and endpoint as acquire would answer
--- holds      Writes nothing.
+-- holds      Writes nothing. Tokens per minute are not looked at: it depends on the newcomer whether it fits.
 -- caller     shared/src/state/explain.rs
 local function explain(KEYS, ARGV)
   local max_lock = tonumber(ARGV[1])

@@ -1,6 +1,6 @@
 -- record: what does the outcome of an attempt close or reopen?
 --
--- uses       clock, line, closures, health, told, pins
+-- uses       clock, line, closures, health, told, ring, tokens, pins
 -- KEYS[1]    lock         hash  of the whole connection
 -- KEYS[2]    bucket_lock  hash  of its bucket
 -- KEYS[3]    cooldown     hash  of its model
@@ -10,8 +10,10 @@
 -- KEYS[7]    health       hash
 -- KEYS[8]    endpoint     hash  cooldown of its endpoint; the same as KEYS[3] where endpoints have none
 -- KEYS[9]    quota        hash  what the upstream told of its limits
--- KEYS[k+1]  lock         hash  of another connection that serves the model (k = 9, 12, 15 …: three keys each; only if
--- KEYS[k+2]  bucket_lock  hash  mark is failure)
+-- KEYS[10]   tpm          hash  a ring, see `tokens`; this and the next only if `used` is given
+-- KEYS[11]   held         hash  what attempts hold of that
+-- KEYS[k+1]  lock         hash  of another connection that serves the model (k after those, three keys each; only if mark is
+-- KEYS[k+2]  bucket_lock  hash  failure)
 -- KEYS[k+3]  cooldown     hash
 -- KEYS[#KEYS]  pin        string  the conversation's preferred connection; only if mark is success and `pinned` names one
 -- ARGV[1]    lease        request:attempt
@@ -27,7 +29,9 @@
 -- ARGV[11]   first_token  ms; -1: unknown
 -- ARGV[12]   pinned       the connection that answered, if its conversation is to stay there; else empty
 -- ARGV[13]   slots        of the connection; -1: no limit
--- and from the fourteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
+-- ARGV[14]   used         thousandths of tokens, weighed, that the attempt used; '': the connection has no limit of tokens per minute
+-- ARGV[15]   answered     what of them was output
+-- and from the sixteenth on, four for each limit that the upstream told of: its name, limit, remaining, ms to its reset; -1: not
 --            told
 -- returns    {'recorded', wait_ms or -1} and, if the mark is success, failure or endpoint, the connection's health: oks, fails,
 --            usual and recent ms to the first token or -1 | {'already'}
@@ -41,7 +45,7 @@ local function record(KEYS, ARGV)
   local lease, mark, begun, jitter = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
   local max_lock, wake_prefix, cause, length = tonumber(ARGV[5]), ARGV[6], ARGV[7], tonumber(ARGV[8])
   local credential, sole, first_token, pinned = ARGV[9], ARGV[10] == 'sole', tonumber(ARGV[11]), ARGV[12]
-  local slots = tonumber(ARGV[13])
+  local slots, used, others = tonumber(ARGV[13]), tonumber(ARGV[14]), 9
   local call = redis.call
   local now = clock()
 
@@ -49,6 +53,10 @@ local function record(KEYS, ARGV)
     if not call('ZSCORE', leases, lease) then return {'already'} end
   elseif call('ZREM', leases, lease) == 0 then
     return {'already'}
+  end
+  if used then
+    others = 11
+    if mark ~= 'committed' then tokens_spend(KEYS[10], KEYS[11], lease, used, tonumber(ARGV[15]), now) end
   end
 
   local closed = -1
@@ -67,8 +75,8 @@ local function record(KEYS, ARGV)
     elseif mark == 'lock_connection' then
       closure_lock(lock, now, begun, max_lock, length, jitter, cause, credential)
     elseif mark == 'failure' then
-      local usable = #KEYS == 9
-      for k = 9, #KEYS - 3, 3 do
+      local usable = #KEYS == others
+      for k = others, #KEYS - 3, 3 do
         usable = usable or not rung_state(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], now, max_lock)
       end
       closure_fail(cooldown, now, begun, max_lock, jitter, sole or not usable)
@@ -84,11 +92,11 @@ local function record(KEYS, ARGV)
     if word then closed = wait end
   end
 
-  if #ARGV > 13 then told_note(quota, now, ARGV, 13) end
+  if #ARGV > 15 then told_note(quota, now, ARGV, 15) end
   if mark == 'success' and pinned ~= '' then pin_bind(KEYS[#KEYS], pinned) end
   if mark ~= 'committed' and call('EXISTS', waiters) == 1 then
-    -- Not only the first: it may have been told of another slot and not have come yet.
-    line_wake(waiters, alive, now, wake_prefix, slots - call('ZCARD', leases))
+    -- Not only the first: it may have been told of another slot and not have come yet. Of tokens only the first can be served.
+    line_wake(waiters, alive, now, wake_prefix, used and 1 or slots - call('ZCARD', leases))
   end
   if mark == 'success' or mark == 'failure' or mark == 'endpoint' then
     return {'recorded', closed, health_note(health, now, mark == 'success', first_token)}

@@ -37,7 +37,7 @@ local function renew(KEYS, ARGV)
       if call('ZADD', leases, 'XX', 'CH', expires, lease) == 0 and not call('ZSCORE', leases, lease) then
         reply[#reply + 1] = i - 1
       end
-      if leases ~= KEYS[i + 1] then call('PEXPIRE', leases, 20000) end
+      if leases ~= KEYS[i + 1] then call('PEXPIRE', leases, 80000) end
     end
     return reply
   end

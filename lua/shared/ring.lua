@@ -58,3 +58,13 @@ local function ring_add(ring, amount, ...)
     ring.slice % 61, string.format('%.0f', ring.mine + amount), ...)
   if ring.at ~= ring.slice then redis.call('PEXPIRE', ring.key, ring.ms * 75) end
 end
+
+-- Adds what was used at an earlier time, if that still counts. Then the ring must be read again.
+local function ring_add_at(ring, amount, at)
+  local slice = math.min(math.floor(at / ring.ms), ring.slice)
+  if slice < ring.slice - 60 then return end
+  ring_add(ring, 0)
+  local text = string.format('%.0f', amount)
+  redis.call('HINCRBY', ring.key, slice % 61, text)
+  redis.call('HINCRBY', ring.key, 'total', text)
+end

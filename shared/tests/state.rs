@@ -4,6 +4,7 @@
 mod state {
     mod acquire;
     mod admit;
+    mod conn_tpm;
     mod contract;
     mod cost;
     mod credit;

@@ -14,6 +14,8 @@ mod classes;
 mod clocks;
 #[path = "scenarios/concurrency.rs"]
 mod concurrency;
+#[path = "scenarios/conn_tpm.rs"]
+mod conn_tpm;
 #[path = "scenarios/cooldowns.rs"]
 mod cooldowns;
 #[path = "scenarios/crash.rs"]

@@ -46,6 +46,8 @@ pub struct Connection {
     pub max_concurrent: Option<u32>,
     /// Attempts in any 60 s.
     pub rpm: Option<u32>,
+    /// Tokens in any 60 s.
+    pub tpm: Option<u32>,
     /// The language of its provider.
     pub dialect: Dialect,
     /// What its provider wants named in the query of every call, with its question mark.
@@ -94,6 +96,7 @@ impl Connection {
             weight: connection.weight.get(),
             max_concurrent: connection.max_concurrent.map(Into::into),
             rpm: connection.rpm.map(Into::into),
+            tpm: connection.tpm.map(Into::into),
             dialect,
             query: provider
                 .api_version

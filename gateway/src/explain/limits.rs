@@ -11,7 +11,7 @@ use shared::state::survey::{AccountView, Used};
 use super::Asked;
 use crate::catalog::{Catalog, Owner};
 use crate::error::{KeyFault, KeyLimit, Refusal};
-use crate::flow::admit::{FALLBACK, allowed};
+use crate::flow::admit::{FALLBACK, allowed, lacks_price};
 use crate::flow::plan::Ladder;
 
 /// One limit, and what is used of it.
@@ -151,7 +151,7 @@ impl Standing<'_> {
     /// Whether a request of the key for this model would start now, as far as it is not for its tokens and quotas: what a request of
     /// unknown length would hold is not known.
     pub(super) fn admission(&self, catalog: &Catalog, ladder: &Ladder, asked: &Asked<'_>) -> Admission {
-        let refused = self.refused(ladder, asked).or_else(|| self.unpaid(ladder, asked));
+        let refused = self.refused(ladder, asked).or_else(|| self.unpaid(ladder));
         if let Some(refusal) = refused {
             return Admission::Refused(refusal);
         }
@@ -170,6 +170,8 @@ impl Standing<'_> {
             Some(Refusal::Key(KeyFault::Unknown))
         } else if !allowed(&self.caller.rights.models, asked.named) {
             Some(Refusal::ModelNotAllowed { model: model() })
+        } else if lacks_price(self.caller, &asked.named.model, ladder) {
+            Some(Refusal::NoPrice { model: model() })
         } else if ladder.steps.is_empty() {
             Some(Refusal::UnknownModel { model: model() })
         } else {
@@ -178,17 +180,12 @@ impl Standing<'_> {
     }
 
     /// Why the money does not suffice, where any is needed.
-    fn unpaid(&self, ladder: &Ladder, asked: &Asked<'_>) -> Option<Refusal> {
+    fn unpaid(&self, ladder: &Ladder) -> Option<Refusal> {
         let Self { caller, view, .. } = self;
         let limited = caller.money == MoneyLimit::Limited;
         let spend = caller.rights.spend.as_ref();
         let paid = ladder.rungs().filter(|rung| rung.serving.connection.owner == Owner::Platform);
         let prices: Vec<_> = paid.map(|rung| rung.model.price).collect();
-        let by_cost = |quota: &Quota| matches!(quota.amount, limit::Amount::Cost(_));
-        let counts = limited || spend.is_some() || caller.rights.quotas.iter().any(by_cost);
-        if counts && prices.iter().any(Option::is_none) {
-            return Some(Refusal::NoPrice { model: asked.text.to_owned() });
-        }
         if prices.iter().flatten().all(Price::is_free) {
             return None;
         }

@@ -131,13 +131,13 @@ fn take(step: &Step, rungs: &mut [ExplainedRung], number: usize) -> bool {
 }
 
 fn is_full(rung: &ExplainedRung) -> bool {
-    matches!(rung.view.state, Some(RungState::Full | RungState::OverRate { .. }))
+    matches!(rung.view.state, Some(RungState::Full | RungState::OverRate { .. } | RungState::OverTokens { .. }))
 }
 
 /// Until a rung that is only full is known to have room again.
 fn room(rung: &ExplainedRung) -> Duration {
     match rung.view.state {
-        Some(RungState::OverRate { wait }) => wait,
+        Some(RungState::OverRate { wait } | RungState::OverTokens { wait }) => wait,
         _ => Duration::ZERO,
     }
 }
@@ -169,7 +169,8 @@ pub(super) fn closed_for(view: &RungView) -> Option<Duration> {
             | RungState::Cooling { wait }
             | RungState::Endpoints { wait }
             | RungState::Probing { wait, .. }
-            | RungState::OverRate { wait },
+            | RungState::OverRate { wait }
+            | RungState::OverTokens { wait },
         ) => Some(wait),
     }
 }
@@ -187,7 +188,7 @@ fn all_closed(catalog: &Catalog, rungs: &[ExplainedRung]) -> Walked {
     let limits = states.iter().all(|state| match state {
         RungState::Locked { cause, .. } => *cause != LockCause::Auth,
         RungState::Probing { of, .. } => *of == ProbeOf::Limits,
-        RungState::Full | RungState::OverRate { .. } => true,
+        RungState::Full | RungState::OverRate { .. } | RungState::OverTokens { .. } => true,
         RungState::Cooling { .. } | RungState::Endpoints { .. } => false,
     });
     let by = if limits { Closed::Limits } else { Closed::Failures };

@@ -69,6 +69,7 @@ impl ExplainedRung {
             Some(RungState::Probing { of: ProbeOf::Failures, .. }) => "probing_failures",
             Some(RungState::Full) => "full",
             Some(RungState::OverRate { .. }) => "over_rate",
+            Some(RungState::OverTokens { .. }) => "over_tokens",
         }
     }
 
@@ -90,6 +91,7 @@ impl ExplainedRung {
             }
             Some(RungState::Full) => "full".to_owned(),
             Some(RungState::OverRate { wait }) => format!("over its rate, {}", length(*wait)),
+            Some(RungState::OverTokens { wait }) => format!("over its tokens, {}", length(*wait)),
         };
         [Some(text), self.load(), self.chain()].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }

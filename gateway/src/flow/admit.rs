@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::ModelPattern;
-use shared::limit::{Amount, Period, Quota};
+use shared::limit::{Period, Quota};
 use shared::money::{NanoDollars, Price};
 use shared::state::StateError;
 use shared::state::admission::{Admit, AdmitAsk, Hold, Place, SpendSpan};
 use shared::state::quotas::QuotaTurn;
-use shared::state::records::{CallerRecord, MoneyLimit, SpendLimit};
+use shared::state::records::{CallerRecord, SpendLimit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ use super::plan::Ladder;
 use super::settle::{Facts, Open};
 use super::tally;
 use crate::app::Shared;
-use crate::catalog::{Named, Owner};
+use crate::catalog::{Model, Named, Owner, Serving};
 use crate::dialect::wanted::Wanted;
 use crate::error::Refusal;
 
@@ -190,12 +190,13 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
     if !allowed(&caller.rights.models, asked.named) {
         return Err(Refusal::ModelNotAllowed { model: name.clone() });
     }
+    let model = &asked.named.model;
+    if lacks_price(caller, model, asked.ladder) {
+        return Err(Refusal::NoPrice { model: name.clone() });
+    }
     if asked.ladder.steps.is_empty() {
         return Err(super::unknown(asked.wanted));
     }
-    let by_cost = |quota: &Quota| matches!(quota.amount, Amount::Cost(_));
-    let limited = caller.rights.spend.is_some() || caller.rights.quotas.iter().any(by_cost);
-    let money_counts = caller.money == MoneyLimit::Limited || limited;
     let mut most = NanoDollars::ZERO;
     let mut all_free = true;
     for rung in asked.ladder.rungs() {
@@ -208,11 +209,19 @@ fn may_use(caller: &CallerRecord, asked: Asked<'_>) -> Result<Hold, Refusal> {
                 all_free = false;
                 most = most.max(upper_bound(&price, asked.wanted));
             }
-            None if money_counts => return Err(Refusal::NoPrice { model: name.clone() }),
+            // Only where money does not count: `plan` leaves such rungs out elsewhere.
             None => {}
         }
     }
     Ok(if all_free { Hold::Free } else { Hold::AtMost(most) })
+}
+
+/// Whether nothing but its price keeps a caller from a model that the platform serves. What stands in for it is no answer to that.
+pub fn lacks_price(caller: &CallerRecord, model: &Model, ladder: &Ladder) -> bool {
+    let is_platforms = |serving: &Serving| serving.connection.owner == Owner::Platform;
+    let served = caller.rights.platform_fallback && model.serving.iter().any(is_platforms);
+    let left_out = ladder.steps.first().is_none_or(|step| step.model.name != model.name);
+    left_out && served && model.price.is_none() && caller.money_counts()
 }
 
 /// A key without patterns may use every model; one with patterns those whose name, or the alias that was used, matches.
@@ -244,7 +253,7 @@ fn now_ms() -> i64 {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use shared::limit::{Cycle, Extent};
+    use shared::limit::{Amount, Cycle, Extent};
     use shared::state::records::{KeyRights, MoneyLimit, Overdraft};
 
     use super::*;
@@ -254,20 +263,28 @@ mod tests {
     use crate::flow::plan::{Means, Platform, plan};
 
     const FILE: &str = "
-providers: {p: {dialect: openai, base_url: http://localhost:1}}
+providers: {p: {dialect: openai, base_url: http://localhost:1}, q: {dialect: openai, base_url: http://localhost:1}}
 models:
   paid: {provider: p, price: {input: 1, cache_write: 2, output: 10, reasoning: 12}}
   free: {provider: p, price: {input: 0, output: 0}}
   unpriced: {provider: p}
+  kept: {provider: p}
+  peer: {provider: q, tier: t}
+  priced: {provider: p, tier: t, price: {input: 1, output: 1}}
 aliases: {quick: paid}
 connections:
   - {id: c, provider: p, api_key: k}
-  - {id: own, provider: p, api_key: k, owner: acme, models: [paid]}
+  - {id: own, provider: p, api_key: k, owner: acme, models: [paid, kept]}
+  - {id: q, provider: q, api_key: k}
 accounts: [{id: acme}]
 ";
 
     fn caller(money: MoneyLimit, models: &[&str]) -> CallerRecord {
-        let rights = KeyRights { models: models.iter().map(|&text| text.to_owned()).collect(), ..KeyRights::default() };
+        let rights = KeyRights {
+            platform_fallback: true,
+            models: models.iter().map(|&text| text.to_owned()).collect(),
+            ..KeyRights::default()
+        };
         CallerRecord {
             account: "acme".parse().unwrap(),
             key: "ci".parse().unwrap(),
@@ -287,7 +304,7 @@ accounts: [{id: acme}]
         assert_eq!(wanted.look().prompt_chars, 100);
         let catalog = catalog(FILE);
         let named = catalog.find(model).unwrap();
-        let ladder = plan(&catalog, Means { platform, ..Means::of(&caller.account) }, &named.model, None);
+        let ladder = plan(&catalog, Means { platform, ..Means::of_caller(caller) }, &named.model, None);
         may_use(caller, Asked { wanted: &wanted, named: &named, ladder: &ladder, gone: &CancellationToken::new() })
     }
 
@@ -330,6 +347,22 @@ accounts: [{id: acme}]
         assert_eq!(hold(&spending, "unpriced", "", Platform::Allowed), no_price);
         assert!(hold(&unlimited, "unpriced", "", Platform::Allowed).is_ok());
         assert_eq!(hold(&limited, "free", "", Platform::Allowed), Ok(Hold::Free));
+    }
+
+    #[test]
+    fn a_price_that_is_missing_closes_the_platforms_rungs_of_that_model_and_nothing_else() {
+        let limited = caller(MoneyLimit::Limited, &[]);
+        assert_eq!(
+            hold(&limited, "kept", "", Platform::Allowed),
+            Ok(Hold::Free),
+            "the account's own connection serves it"
+        );
+        assert!(
+            matches!(hold(&limited, "priced", "", Platform::Allowed), Ok(Hold::AtMost(_))),
+            "its peer has no price"
+        );
+        let no_price = Err(Refusal::NoPrice { model: "peer".into() });
+        assert_eq!(hold(&limited, "peer", "", Platform::Allowed), no_price, "its peer does not stand in for a price");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use reqwest::{Response, Url};
 use shared::config::Timeouts;
 use shared::failure::{self, Class, Effect, Endpoints, Scope, Signals, Site, Told, Transport, Verdict};
 use shared::ids::RequestId;
+use shared::money::Tokens;
 use shared::state::capacity::ToldLimit;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,8 @@ pub struct Failure {
     pub effect: Effect,
     /// What the upstream told of its limits.
     pub told: Vec<ToldLimit>,
+    /// What the upstream said it used all the same.
+    pub usage: Option<Tokens>,
 }
 
 impl Failure {
@@ -181,6 +184,7 @@ pub struct Failed {
     error: Box<UpstreamError>,
     told: Option<Told>,
     limits: Vec<ToldLimit>,
+    usage: Option<Tokens>,
 }
 
 impl Failed {
@@ -197,7 +201,7 @@ impl Failed {
             Transport::NotTheFormat | Transport::ErrorInSuccess => "the answer was not in the asked format",
             Transport::ClientGone => "the caller went away",
         };
-        Self { error: Box::new(dialect.broken(transport, reason)), told: None, limits: Vec::new() }
+        Self { error: Box::new(dialect.broken(transport, reason)), told: None, limits: Vec::new(), usage: None }
     }
 }
 
@@ -206,7 +210,7 @@ impl From<Box<UpstreamError>> for Failed {
     fn from(error: Box<UpstreamError>) -> Self {
         let now = jiff::Timestamp::now().as_second();
         let told = told_time::told(&HeaderMap::new(), error.json.as_ref(), &error.signals.body, now);
-        Self { error, told, limits: Vec::new() }
+        Self { error, told, limits: Vec::new(), usage: None }
     }
 }
 
@@ -227,7 +231,7 @@ impl Failed {
         let site = Site { owner: connection.owner_kind(), policy: connection.error_policy, endpoints };
         let verdict = failure::classify(&self.error.signals, connection.error_policy, &connection.error_rules);
         let effect = failure::effect(&verdict, self.told, site);
-        Failure { error: self.error, verdict, effect, told: self.limits }
+        Failure { error: self.error, verdict, effect, told: self.limits, usage: self.usage }
     }
 }
 
@@ -287,9 +291,12 @@ impl Exchange<'_> {
             tracing::warn!(connection = %connection.id, %error, "no access token");
             match error {
                 // As the upstream would say it of the token we cannot get.
-                TokenError::Refused(_) => {
-                    Failed { error: Box::new(connection.dialect.read_error(401, b"")), told: None, limits: Vec::new() }
-                }
+                TokenError::Refused(_) => Failed {
+                    error: Box::new(connection.dialect.read_error(401, b"")),
+                    told: None,
+                    limits: Vec::new(),
+                    usage: None,
+                },
                 TokenError::Away => Failed::of(connection.dialect, Transport::Connect),
             }
         })?;
@@ -346,27 +353,33 @@ impl Exchange<'_> {
         let mut scanner = Scanner::new();
         let mut translation = self.wanted.stream(dialect, self.request.as_str());
         let mut held = Held::default();
-        loop {
-            while let Some(event) = scanner.next().map_err(|_| failed(Transport::NotTheFormat))? {
-                let fed = translation.event(event.name.as_deref(), &event.data)?;
-                let commits = fed.content || fed.done;
-                held.add(fed);
-                if commits {
-                    return Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed });
+        let until_content = async {
+            loop {
+                while let Some(event) = scanner.next().map_err(|_| failed(Transport::NotTheFormat))? {
+                    let fed = translation.event(event.name.as_deref(), &event.data)?;
+                    let commits = fed.content || fed.done;
+                    held.add(fed);
+                    if commits {
+                        return Ok(());
+                    }
+                    if held.fed.out.len() > HELD_MAX {
+                        return Err(failed(Transport::NotTheFormat));
+                    }
                 }
-                if held.fed.out.len() > HELD_MAX {
-                    return Err(failed(Transport::NotTheFormat));
+                match timeout_at(first_token, response.chunk()).await {
+                    Ok(Ok(Some(chunk))) => scanner.push(chunk),
+                    Ok(Ok(None)) => {
+                        held.add(translation.end()?);
+                        return Ok(());
+                    }
+                    Ok(Err(_)) => return Err(failed(Transport::Reset)),
+                    Err(_) => return Err(failed(Transport::FirstTokenTimeout)),
                 }
             }
-            match timeout_at(first_token, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => scanner.push(chunk),
-                Ok(Ok(None)) => {
-                    held.add(translation.end()?);
-                    return Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed });
-                }
-                Ok(Err(_)) => return Err(failed(Transport::Reset)),
-                Err(_) => return Err(failed(Transport::FirstTokenTimeout)),
-            }
+        };
+        match until_content.await {
+            Ok(()) => Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed }),
+            Err(failed) => Err(Failed { usage: held.fed.usage, ..failed }),
         }
     }
 
@@ -417,7 +430,7 @@ async fn error_answer(dialect: Dialect, response: Response) -> Failed {
     error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
     let now = jiff::Timestamp::now().as_second();
     let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, now);
-    Failed { error: Box::new(error), told, limits: told_time::limits(&headers, now) }
+    Failed { error: Box::new(error), told, limits: told_time::limits(&headers, now), usage: None }
 }
 
 /// The body of an error as far as it comes in time.

@@ -386,6 +386,9 @@ impl<'a> Walk<'a> {
                 span.record("error.type", class.as_str());
                 self.alert(rung, class);
                 held.tell(&failure.told);
+                if let Some(tokens) = &failure.usage {
+                    held.used(self.climb.catalog.limits.token_weights.weigh(tokens));
+                }
                 let mark = mark(&failure, rung, self.climb.ladder.sole(&rung.model.name));
                 let closed = held.give_back(mark).await;
                 self.opens_in(closed.unwrap_or_default());

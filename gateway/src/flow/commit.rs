@@ -22,7 +22,7 @@ const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Answers the caller with what the rung brings; from here the relay owns the request's lease and the connection's.
 pub fn commit(app: &Shared, answered: Answered, open: Open, journey: &Journey, ends: Ends) -> Response {
-    let Answered { rung, held, committed } = answered;
+    let Answered { rung, mut held, committed } = answered;
     let connection = &rung.serving.connection;
     // An own credential is billed by its vendor, not by us.
     let price = rung.model.price.filter(|_| connection.owner == Owner::Platform);
@@ -39,6 +39,7 @@ pub fn commit(app: &Shared, answered: Answered, open: Open, journey: &Journey, e
             if let Some(tokens) = answer.usage {
                 open.tally().report(tokens);
             }
+            held.used(open.tally().bill().weighed);
             open.end(Outcome::Ok);
             match committed.origin {
                 // Counting tokens is no measure of how soon an upstream answers.

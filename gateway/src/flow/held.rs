@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use shared::limit::Weighed;
 use shared::state::capacity::{Mark, Probe, RecordAsk, ToldLimit};
 
 use crate::app::Shared;
@@ -28,6 +29,14 @@ impl Held {
     pub fn tell(&mut self, told: &[ToldLimit]) {
         if let Some(receipt) = &mut self.receipt {
             receipt.told = told.to_vec();
+        }
+    }
+
+    /// What the attempt used: counted against the connection's tokens per minute, where it has such a limit, when the slot is given
+    /// back.
+    pub fn used(&mut self, tokens: Weighed) {
+        if let Some(used) = self.receipt.as_mut().and_then(|receipt| receipt.tokens.as_mut()) {
+            *used = tokens;
         }
     }
 

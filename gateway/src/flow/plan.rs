@@ -25,6 +25,17 @@ pub struct Means<'a> {
     pub models: &'a [String],
     /// The region the account must stay in.
     pub residency: Option<&'a str>,
+    /// Does it matter what a request costs?
+    pub money: Money,
+}
+
+/// Whether what a request costs matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Money {
+    /// No limit of money stands in its way.
+    Unlimited,
+    /// Some does: the platform's connections serve it no model without a price.
+    Counts,
 }
 
 /// Whether a key may fall back to the platform's connections.
@@ -48,7 +59,15 @@ pub enum Peers {
 impl<'a> Means<'a> {
     /// What an account without connections, restrictions or residency may use.
     pub fn of(account: &'a AccountId) -> Self {
-        Self { account, byok: &[], platform: Platform::Allowed, peers: Peers::Allowed, models: &[], residency: None }
+        Self {
+            account,
+            byok: &[],
+            platform: Platform::Allowed,
+            peers: Peers::Allowed,
+            models: &[],
+            residency: None,
+            money: Money::Unlimited,
+        }
     }
 
     /// What a client key's record says.
@@ -61,6 +80,7 @@ impl<'a> Means<'a> {
             peers: if rights.peers { Peers::Allowed } else { Peers::Denied },
             models: &rights.models,
             residency: caller.residency.as_deref(),
+            money: if caller.money_counts() { Money::Counts } else { Money::Unlimited },
         }
     }
 
@@ -189,7 +209,9 @@ fn of_all_owners(
     let own = |serving: &&&Serving| serving.connection.owner == Owner::Account(means.account.clone());
     let named = means.byok.iter().filter_map(|id| open.iter().filter(own).find(|s| s.connection.id == *id));
     let others = open.iter().filter(own).filter(|s| !means.byok.contains(&s.connection.id));
-    let platform = open.iter().filter(|s| means.platform == Platform::Allowed && s.connection.owner == Owner::Platform);
+    let may_use_platform =
+        means.platform == Platform::Allowed && (means.money == Money::Unlimited || model.price.is_some());
+    let platform = open.iter().filter(|s| may_use_platform && s.connection.owner == Owner::Platform);
 
     let mut steps: Vec<Step> = Vec::new();
     // A key names its own connections in order: they are offered as listed, never drawn by weight, and only neighbours of a

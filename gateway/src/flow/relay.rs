@@ -418,8 +418,11 @@ impl Relay {
 }
 
 impl Unended {
+    /// Both, to be ended now: nothing that counts comes after.
     fn take(&mut self) -> Option<(Open, Held)> {
-        self.both.take()
+        let (open, mut held) = self.both.take()?;
+        held.used(open.tally().bill().weighed);
+        Some((open, held))
     }
 }
 

@@ -194,6 +194,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         bucket: "m".parse().unwrap(),
         max_concurrent: Some(1),
         rpm: None,
+        tpm: None,
         credential_mark: "x".into(),
         endpoints: Vec::new(),
     };
@@ -205,6 +206,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         max_lock,
         place: Place::Pass,
         turn: Turn { account: None, priority: Priority::default() },
+        estimate: Estimate { bound: Bound::Stated, tokens: 0, input_milli: 0, output_milli: 0 },
         pin: None,
         candidates: vec![candidate],
     };
@@ -224,6 +226,7 @@ async fn a_slot_given_back_tells_how_long_its_rung_stays_closed() {
         max_concurrent: None,
         jitter_percent: 100,
         max_lock,
+        tokens: None,
         endpoint: None,
         told: Vec::new(),
         siblings: Vec::new(),

@@ -8,7 +8,7 @@ providers:
   anthropic: {dialect: anthropic, base_url: https://api.anthropic.com}
 connections:
   - {id: second, provider: openai, api_key: sk-one, priority: 5, region: us, max_concurrent: 32, rpm: 500}
-  - {id: first, provider: openai, api_key: sk-two, weight: 3, tpm: 9000}
+  - {id: first, provider: openai, api_key: sk-two, weight: 3, quota: [{bucket: luna, tokens: 9, period: day}], tpm: 9000}
   - {id: acme-own, provider: openai, api_key: sk-three, owner: acme, models: {luna: luna-upstream}}
 models:
   luna: {provider: openai, price: {input: 0.05, cached_input: 0.005, output: 0.40}}
@@ -98,7 +98,7 @@ async fn what_is_not_enforced_yet_is_named_once_each_and_only_if_the_file_uses_i
     let (_dir, path) = file(GOOD);
     let report = run(command(&["check", "--config", &path])).await.out;
     let notices: Vec<&str> = report.lines().filter(|line| line.ends_with("not enforced yet")).collect();
-    assert_eq!(notices, ["notice: tpm (connection first) is read and checked, not enforced yet",]);
+    assert_eq!(notices, ["notice: quota (connection first) is read and checked, not enforced yet"]);
     let plain = "{providers: {o: {dialect: openai, base_url: http://127.0.0.1:1}}, \
         connections: [{id: a, provider: o, api_key: k, models: [m]}]}";
     let (_dir, path) = file(plain);

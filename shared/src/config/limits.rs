@@ -50,7 +50,7 @@ section! {
         max_lock: Duration = "15m",
         /// The largest request body.
         body: ByteSize = "32MiB",
-        /// How much a token of each class counts towards a client key's `tpm`.
+        /// How much a token of each class counts towards a `tpm`, of a client key or a connection.
         token_weights: TokenWeights = "{}",
     }
 }

@@ -67,7 +67,7 @@ pub enum Bound {
     /// The request says how long it may be: what it may use must fit into what is left.
     Stated,
     /// It does not. It starts while anything is left, and holds no more than that. Its output's tokens per minute are taken to be
-    /// what the key's answers had of late, if that is known.
+    /// what the answers to the key, or of the connection, had of late, if that is known.
     Assumed,
 }
 
@@ -240,7 +240,7 @@ impl Store {
 }
 
 impl Bound {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Stated => "stated",
             Self::Assumed => "assumed",

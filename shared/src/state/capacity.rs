@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::{Place, position};
+use super::admission::{Estimate, Place, position};
 use super::link::StateError;
 use super::reply::{Reply, ms};
 use super::script::Arg;
@@ -20,6 +20,7 @@ mod leave;
 mod many;
 mod outcome;
 mod pin;
+mod tokens;
 
 /// At most so many candidates go into one call; more are asked in chunks.
 pub const CANDIDATES_MAX: usize = 64;
@@ -46,6 +47,8 @@ pub struct AcquireAsk {
     pub place: Place,
     /// Whose turn it takes there.
     pub turn: Turn,
+    /// What it may use, where a connection has a limit of tokens per minute.
+    pub estimate: Estimate,
     /// The conversation, if the connection it prefers is to be looked at first.
     pub pin: Option<Pin>,
     /// In order of preference; each connection at most once.
@@ -74,6 +77,8 @@ pub struct Candidate {
     pub max_concurrent: Option<u32>,
     /// Attempts per minute of the connection; `None`: no limit.
     pub rpm: Option<u32>,
+    /// Tokens per minute of the connection; `None`: no limit.
+    pub tpm: Option<u32>,
     /// Stands for the credential (never the credential itself): an `auth` lock set under another mark is void.
     pub credential_mark: Arc<str>,
     /// The endpoints whose cooldowns count, in their order. Empty: its one endpoint has none, or none is to be looked at.
@@ -155,11 +160,16 @@ pub enum RungState {
         /// What it is about.
         of: ProbeOf,
     },
-    /// All slots are taken, or spoken for by those before in line.
+    /// All slots, or the tokens of this minute, are held by attempts that run, or spoken for by those before in line.
     Full,
     /// Over its attempts per minute.
     OverRate {
         /// Until there is room.
+        wait: Duration,
+    },
+    /// Over its tokens per minute.
+    OverTokens {
+        /// Until there is room at the soonest: attempts that still run may use some of it.
         wait: Duration,
     },
 }
@@ -229,7 +239,7 @@ impl Store {
         let lease = ask.lease.to_string();
         let member = self.member_in_turn(&ask.lease.request, &ask.turn);
         let mut keys = Vec::with_capacity(candidates.len() * 8 + 1);
-        let mut args = Vec::with_capacity(7 + candidates.len() * 4);
+        let mut args = Vec::with_capacity(8 + candidates.len() * 4);
         let mut endpoints = Vec::new();
         args.extend([
             Arg::Text(&lease),
@@ -237,6 +247,7 @@ impl Store {
             Arg::Int(ms(ask.max_lock)),
             Arg::Int(ask.place.max_wait_ms()),
             Arg::Text(&self.wake_prefix),
+            count(candidates.len()),
         ]);
         for candidate in candidates {
             let connection = group.of_connection(&candidate.connection);
@@ -254,12 +265,14 @@ impl Store {
                 Arg::Int(candidate.max_concurrent.map_or(-1, i64::from)),
                 Arg::Int(candidate.rpm.map_or(-1, i64::from)),
                 Arg::Text(&candidate.credential_mark),
-                Arg::Int(i64::try_from(candidate.endpoints.len()).unwrap_or(i64::MAX)),
+                count(candidate.endpoints.len()),
             ]);
             endpoints
                 .extend(candidate.endpoints.iter().map(|endpoint| connection.endpoint(endpoint, &candidate.model)));
         }
         keys.extend(endpoints);
+        keys.extend(tokens::keys(&group, candidates));
+        args.extend(tokens::args(&ask.estimate, candidates));
         keys.extend(ask.pin.as_ref().map(|pin| group.pin(pin.conversation)));
         let names = ask.pin.as_ref().map_or_else(String::new, |pin| pin.names(candidates));
         let patience = ask.pin.as_ref().map_or(Duration::ZERO, |pin| pin.patience);
@@ -344,10 +357,16 @@ impl RungState {
             "probing_failures" => Self::Probing { wait, of: ProbeOf::Failures },
             "full" => Self::Full,
             "over_rate" => Self::OverRate { wait },
+            "over_tokens" => Self::OverTokens { wait },
             cause => match LockCause::parse(cause) {
                 Some(cause) => Self::Locked { cause, wait },
                 None => return Err(reply.unknown(cause)),
             },
         })
     }
+}
+
+/// How many there are, as it is sent.
+fn count(many: usize) -> Arg<'static> {
+    Arg::Int(i64::try_from(many).unwrap_or(i64::MAX))
 }

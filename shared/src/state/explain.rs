@@ -37,7 +37,7 @@ pub struct RungView {
 
 impl Store {
     /// How each of these rungs of a group would answer a newcomer, all at one moment, in the words of `acquire`. `max_lock` as
-    /// there. Writes nothing.
+    /// there. Limits of tokens are not looked at: it depends on the newcomer whether it fits. Writes nothing.
     pub async fn explain(
         &self,
         group: &GroupId,

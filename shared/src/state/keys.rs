@@ -221,6 +221,16 @@ impl ConnectionKeys {
         format!("{}:rpm", self.base)
     }
 
+    /// Hash: a ring of one-second slices, thousandths of tokens.
+    pub fn tpm(&self) -> String {
+        format!("{}:tpm", self.base)
+    }
+
+    /// Hash: lease → thousandths of tokens that its attempt may use, and their `total`.
+    pub fn tokens_held(&self) -> String {
+        format!("{}:tpm:held", self.base)
+    }
+
     /// Sorted set: `REPLICA|REQUEST|FLOW` by turn and arrival.
     pub fn waiters(&self) -> String {
         format!("{}:waiters", self.base)

@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, RequestId, SecretHash};
-use crate::limit::{Priority, Quota};
+use crate::limit::{Amount, Priority, Quota};
 use crate::money::NanoDollars;
 
 /// An account as the file has it, with all its client keys.
@@ -116,6 +116,14 @@ pub struct CallerRecord {
     pub money: MoneyLimit,
     /// The region the account must stay in.
     pub residency: Option<String>,
+}
+
+impl CallerRecord {
+    /// Whether some limit of money can refuse the caller: its account's balance, its key's spend limit or a quota of cost.
+    pub fn money_counts(&self) -> bool {
+        let by_cost = |quota: &Quota| matches!(quota.amount, Amount::Cost(_));
+        self.money == MoneyLimit::Limited || self.rights.spend.is_some() || self.rights.quotas.iter().any(by_cost)
+    }
 }
 
 /// Whether an account has a money limit.

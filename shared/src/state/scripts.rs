@@ -20,12 +20,13 @@ macro_rules! assemble {
 /// `admit` as it is sent.
 pub const ADMIT: &str = assemble!("", ["clock", "window", "line", "ring", "quotas"], "admit");
 /// `acquire` as it is sent.
-pub const ACQUIRE: &str = assemble!("", ["clock", "window", "line", "turns", "closures", "pins"], "acquire");
+pub const ACQUIRE: &str =
+    assemble!("", ["clock", "window", "line", "turns", "closures", "ring", "tokens", "pins"], "acquire");
 /// `leave` as it is sent.
 pub const LEAVE: &str = assemble!(" flags=allow-oom", ["clock", "line", "turns"], "leave");
 /// `record` as it is sent.
 pub const RECORD: &str =
-    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "told", "pins"], "record");
+    assemble!(" flags=allow-oom", ["clock", "line", "closures", "health", "told", "ring", "tokens", "pins"], "record");
 /// `renew` as it is sent.
 pub const RENEW: &str = assemble!(" flags=allow-oom", ["clock"], "renew");
 /// `settle` as it is sent.

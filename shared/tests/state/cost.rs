@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, stream};
 use shared::ids::ConversationHash;
-use shared::limit::{Amount, Cycle, Extent, Period, Quota};
+use shared::limit::{Amount, Cycle, Extent, Period, Quota, Weighed};
 use shared::money::NanoDollars;
 use shared::state::admission::{Admit, AdmitAsk, Hold};
 use shared::state::capacity::{Acquire, AcquireAsk, Candidate, Mark, Pin, Record, RecordAsk};
@@ -154,6 +154,35 @@ async fn tokens_per_minute_and_quotas_add_few_calls_to_an_admission_and_its_sett
     })
     .await;
     assert!(admit < 24.0 && settle < 20.0, "{admit} and {settle} calls");
+}
+
+#[tokio::test]
+async fn tokens_per_minute_of_connections_cost_only_where_there_is_such_a_limit() {
+    let table = Table::with(Scripts::new()).await;
+    let success = Mark::Success { first_token: Some(millis(300)) };
+    let mut calls = Vec::new();
+    for tpm in [None, Some(u32::MAX)] {
+        let first = Candidate { tpm, rpm: Some(1_000_000), ..slots("a", REQUESTS) };
+        let three = [first, open("b"), open("c")];
+        let name = |n: u32| format!("0190b3c4-{:04}-7abc-8def-{n:012}", tpm.map_or(0, |_| 1));
+        let (acquire, _) = measured(&table, "acquire", async |n| {
+            let ask = AcquireAsk { estimate: estimate(10, 20), ..table.acquire_ask(&name(n), &three) };
+            let answer = table.store().acquire(&ask).await.unwrap();
+            assert!(matches!(answer, Acquire::Acquired { index: 0, .. }), "{answer:?}");
+        })
+        .await;
+        let (record, _) = measured(&table, "record", async |n| {
+            let weighed = Weighed { total_milli: 15_000, output_milli: 5_000 };
+            let ask = table.record_ask(&name(n), &three[0], START, success.clone());
+            let ask = RecordAsk { tokens: tpm.map(|_| weighed), ..ask };
+            assert_eq!(table.store().record(&ask).await.unwrap(), Record::Recorded { closed: None });
+        })
+        .await;
+        calls.push((acquire, record));
+    }
+    let ((acquire, record), (limited_acquire, limited_record)) = (calls[0], calls[1]);
+    assert!(acquire < 11.5 && record < 6.5, "{acquire} and {record} commands");
+    assert!(limited_acquire < acquire + 8.5 && limited_record < record + 5.5, "{limited_acquire} and {limited_record}");
 }
 
 #[tokio::test]

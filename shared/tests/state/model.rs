@@ -19,7 +19,7 @@ use shared::state::settlement::{LapsedRequest, Settlement};
 use super::table::*;
 use account::Account;
 use group::Group;
-use ops::{Call, Op, Pick, PinOp, Rules, Used, Wish, credential_mark, op, rules};
+use ops::{Call, Limits, Op, Pick, PinOp, Rules, Used, Wish, credential_mark, op, rules};
 
 mod account;
 mod foretold;
@@ -27,6 +27,7 @@ mod group;
 mod line;
 mod ops;
 mod ring;
+mod tokens;
 
 const LABEL: &str = "2033";
 
@@ -81,10 +82,11 @@ impl<'a> Game<'a> {
     }
 
     fn candidate(&self, number: usize, credential: u8) -> Candidate {
-        let (max_concurrent, rpm) = self.rules.connections[number];
+        let Limits { cap, rpm, tpm } = self.rules.connections[number];
         Candidate {
-            max_concurrent,
+            max_concurrent: cap,
             rpm,
+            tpm,
             credential_mark: credential_mark(credential),
             endpoints: (0..group::endpoints_of(number)).map(endpoint).collect(),
             ..open(&format!("c{number}"))
@@ -109,15 +111,15 @@ impl<'a> Game<'a> {
                     self.table.store().credit(&self.table.account, &request(&receipt), nanos(amount)).await.unwrap();
                 prop_assert_eq!(answer, self.account.credit(&receipt, amount));
             }
-            Op::Acquire { call, attempt, place, reversed, credential, pin } => {
+            Op::Acquire { call, attempt, wish, place, reversed, credential, pin } => {
                 let order = if reversed { Order::Backwards } else { Order::Forwards };
-                self.acquire(call, attempt, (place, order, credential), pin).await?;
+                self.acquire(call, attempt, (wish, place, order, credential), pin).await?;
             }
-            Op::Record { call, lease, mark, siblings, pin } => {
+            Op::Record { call, lease, mark, used, siblings, pin } => {
                 let (lease, number) = self.picked(call, lease);
                 let others = (0..self.rules.connections.len()).filter(|other| *other != number);
                 let others = others.take(siblings).collect::<Vec<_>>();
-                self.record(call, (lease, number), (mark, pin), &others).await?;
+                self.record(call, (lease, number), (mark, used, pin), &others).await?;
             }
             Op::RenewConnection { call, lease } => {
                 let (lease, number) = self.picked(call, lease);
@@ -136,6 +138,12 @@ impl<'a> Game<'a> {
         let held = self.table.command(&["HGETALL", "hg:{a:acme}:key:ci:held"]).await;
         let held: BTreeMap<String, i64> = redis::from_redis_value(held).unwrap();
         prop_assert_eq!(held, self.account.held_by_counter());
+        for number in 0..self.rules.connections.len() {
+            if let Some(expected) = self.group.tokens_held(number) {
+                let held = self.table.command(&["HGETALL", &format!("hg:{{g:openai}}:conn:c{number}:tpm:held")]).await;
+                prop_assert_eq!(redis::from_redis_value::<BTreeMap<String, i64>>(held).unwrap(), expected);
+            }
+        }
         self.account.check(self.now_us())?;
         self.group.check(self.now_us())
     }
@@ -265,7 +273,7 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         attempt: u32,
-        (place, direction, credential): (Place, Order, u8),
+        (wish, place, direction, credential): (Wish, Place, Order, u8),
         pin: Option<PinOp>,
     ) -> Result<(), TestCaseError> {
         let mut order: Vec<usize> = (0..self.rules.connections.len()).collect();
@@ -280,6 +288,7 @@ impl<'a> Game<'a> {
             max_lock: self.rules.max_lock,
             place,
             turn: call.turn(self.rules.fairness),
+            estimate: Estimate { bound: wish.bound, ..estimate(wish.input, wish.output) },
             pin: pin.map(preference),
             candidates,
         };
@@ -289,7 +298,8 @@ impl<'a> Game<'a> {
             prop_assert_eq!(&self.digest().await, &before, "looking wrote");
             let is_new = self.group.held().iter().all(|(held, _)| *held != lease.to_string());
             let answer = self.store(call).acquire(&ask).await.unwrap();
-            if is_new && ask.pin.is_none() {
+            // How many tokens a newcomer will want is nothing that `explain` is told.
+            if is_new && ask.pin.is_none() && ask.candidates.iter().all(|candidate| candidate.tpm.is_none()) {
                 foretold::check(&told, &answer)?;
             }
             let asked = group::Ask {
@@ -298,6 +308,7 @@ impl<'a> Game<'a> {
                 turn: ask.turn.clone(),
                 place,
                 credential,
+                wish,
                 pin,
             };
             let (expected, writes) = self.group.acquire(&asked, &order, self.us);
@@ -317,7 +328,7 @@ impl<'a> Game<'a> {
         &mut self,
         call: Call,
         (lease, connection): (LeaseId, usize),
-        (mark, pin): (Mark, Option<u8>),
+        (mark, used, pin): (Mark, Used, Option<u8>),
         siblings: &[usize],
     ) -> Result<(), TestCaseError> {
         let begun_ms = self.begun.get(&lease.to_string()).copied().unwrap_or(self.now_ms());
@@ -328,19 +339,18 @@ impl<'a> Game<'a> {
             lease: lease.clone(),
             endpoint: at.endpoints.get(number).cloned(),
             max_lock: self.rules.max_lock,
+            tokens: at.tpm.map(|_| figures(used).1),
             siblings: siblings.iter().map(|other| sibling(&self.candidate(*other, 1))).collect(),
             pin: pin.map(conversation),
             ..self.table.record_ask("q", &at, begun_ms, mark.clone())
         };
         let last = !siblings.is_empty() && siblings.iter().all(|other| self.group.is_closed(*other, self.now_ms()));
         let mark = if last && matches!(mark, Mark::Failure { .. }) { Mark::Failure { sole: Sole::Yes } } else { mark };
+        let end = group::End { mark: &mark, begun: begun_ms, used };
         for _ in 0..call.times() {
             let before = self.digest().await;
             let answer = self.store(call).record(&ask).await.unwrap();
-            prop_assert_eq!(
-                &answer,
-                &self.group.record(&lease.to_string(), (connection, number), &mark, begun_ms, self.now_ms())
-            );
+            prop_assert_eq!(&answer, &self.group.record(&lease.to_string(), (connection, number), &end, self.now_ms()));
             if let (Record::Recorded { .. }, Mark::Success { .. }, Some(conversation)) = (&answer, &mark, pin) {
                 self.group.bind(conversation, connection);
             }
@@ -362,11 +372,11 @@ impl<'a> Game<'a> {
         Ok(())
     }
 
-    /// All content but the lines and the connections' leases, which a refusal may touch (places, reaping).
+    /// All content but the lines, the connections' leases and what these hold, which a refusal may touch (places, reaping).
     async fn digest(&self) -> String {
         let script = "local all = {}
             for _, key in ipairs(redis.call('KEYS', 'hg:*')) do
-              if not key:find('waiters') and not (key:find('{g:') and key:find(':leases')) then
+              if not key:find('waiters') and not (key:find('{g:') and (key:find(':leases') or key:find(':tpm'))) then
                 local hash = redis.call('TYPE', key).ok == 'hash'
                 local content = hash and redis.call('HGETALL', key) or {redis.call('DUMP', key)}
                 for i = 1, hash and #content or 0, 2 do content[(i + 1) / 2] = content[i] .. content[i + 1] end

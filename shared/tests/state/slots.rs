@@ -87,7 +87,7 @@ async fn every_call_on_an_account_stays_within_its_slot() {
 async fn every_call_on_a_group_stays_within_its_slot() {
     let table = table().await;
     let store = table.store();
-    let two = [Candidate { rpm: Some(9), ..slots("a", 1) }, slots("b", 1)];
+    let two = [Candidate { rpm: Some(9), tpm: Some(9), ..slots("a", 1) }, slots("b", 1)];
     let [a, b] = &two;
     let (begun_a, _) = table.take("q1", a).await;
     let (begun_b, _) = table.take("q2", b).await;

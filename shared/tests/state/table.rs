@@ -200,6 +200,7 @@ impl Table {
             max_lock: MAX_LOCK,
             place: Place::Pass,
             turn: turn("acme"),
+            estimate: estimate(0, 0),
             pin: None,
             candidates: candidates.to_vec(),
         }
@@ -229,6 +230,7 @@ impl Table {
             jitter_percent: 100,
             max_concurrent: at.max_concurrent,
             max_lock: MAX_LOCK,
+            tokens: at.tpm.map(|_| Weighed::default()),
             endpoint: None,
             told: Vec::new(),
             siblings: Vec::new(),
@@ -302,6 +304,7 @@ pub(super) fn open(name: &str) -> Candidate {
         bucket: BucketName::parse("m").unwrap(),
         max_concurrent: None,
         rpm: None,
+        tpm: None,
         credential_mark: "c1".into(),
         endpoints: Vec::new(),
     }

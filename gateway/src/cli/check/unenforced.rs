@@ -8,7 +8,6 @@ const NAMED: usize = 3;
 /// One line for each field that the file uses and nothing enforces yet.
 pub(super) fn notices(config: &Config) -> Vec<String> {
     let uses = [
-        ("tpm", of_connections(config, |connection| connection.tpm.is_some()).collect()),
         ("quota", of_connections(config, |connection| !connection.quota.is_empty()).collect()),
         ("strategy: earliest_reset", of_groups(config, |group| group.strategy == Strategy::EarliestReset).collect()),
         ("on_outage: allow", outage(config)),

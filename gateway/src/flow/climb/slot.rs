@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::config::Fairness;
+use shared::limit::Weighed;
 use shared::state::admission::Place;
 use shared::state::capacity::{
     Acquire, AcquireAsk, Candidate, LeaseId, LeaveAsk, Mark, Pin, RecordAsk, RungState, SIBLINGS_MAX, Sibling, Turn,
@@ -20,6 +21,7 @@ use crate::flow::Fall;
 use crate::flow::admit::{FALLBACK, unanswered};
 use crate::flow::held::Held;
 use crate::flow::plan::{Rung, Step};
+use crate::flow::tally::expected;
 use crate::metrics::{Counted, Waiting};
 
 /// What `acquire` answered about the open rungs of a step.
@@ -80,6 +82,7 @@ impl Offer<'_> {
             bucket: bucket.clone(),
             max_concurrent: connection.max_concurrent,
             rpm: connection.rpm,
+            tpm: connection.tpm,
             credential_mark: Arc::clone(&connection.credential_mark),
             endpoints,
         }
@@ -110,6 +113,7 @@ impl<'a> Walk<'a> {
             max_lock: catalog.limits.max_lock,
             place: Place::Pass,
             turn: self.turn(step),
+            estimate: expected(exchange.wanted.look(), &catalog.limits.token_weights),
             pin: self.pin(step, offers),
             candidates: offers.iter().map(Offer::candidate).collect(),
         };
@@ -239,6 +243,7 @@ impl<'a> Walk<'a> {
             max_concurrent: rung.serving.connection.max_concurrent,
             jitter_percent: rand::random_range(80..=120),
             max_lock: ask.max_lock,
+            tokens: rung.serving.connection.tpm.map(|_| Weighed::default()),
             endpoint: rung.serving.endpoints.get(endpoint).filter(|_| rests).map(|endpoint| endpoint.id.clone()),
             told: Vec::new(),
             siblings: siblings(step, rung),

@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
         self.probing |= states.iter().any(|state| matches!(state, RungState::Probing { .. }));
         self.only_limits &= states.iter().all(|state| match state {
             RungState::Locked { cause, .. } => *cause != LockCause::Auth,
-            RungState::Full | RungState::OverRate { .. } => true,
+            RungState::Full | RungState::OverRate { .. } | RungState::OverTokens { .. } => true,
             RungState::Probing { of, .. } => *of == ProbeOf::Limits,
             RungState::Cooling { .. } | RungState::Endpoints { .. } => false,
         });

@@ -64,6 +64,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         max_concurrent: None,
         jitter_percent: 100,
         max_lock: Duration::from_mins(15),
+        tokens: None,
         endpoint: None,
         told: Vec::new(),
         siblings: Vec::new(),

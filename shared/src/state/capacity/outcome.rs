@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseId, LockCause};
+use super::{LeaseId, LockCause, tokens};
 use crate::ids::{BucketName, ConnectionId, ConversationHash, EndpointId, GroupId, ModelName};
+use crate::limit::Weighed;
 use crate::state::Store;
+use crate::state::keys::GroupKeys;
 use crate::state::link::StateError;
 use crate::state::reply::{Reply, ms};
 use crate::state::script::Arg;
@@ -34,6 +36,8 @@ pub struct RecordAsk {
     pub max_lock: Duration,
     /// Slots of the connection: as many are woken as are free. `None`: no limit.
     pub max_concurrent: Option<u32>,
+    /// What the attempt used, where the connection has a limit of tokens per minute: what it held of that is free again.
+    pub tokens: Option<Weighed>,
     /// The endpoint that was called, where endpoints have cooldowns: a success clears its own.
     pub endpoint: Option<EndpointId>,
     /// What the upstream told of its limits; kept beside the bucket's locks.
@@ -160,6 +164,45 @@ pub enum Unlocked {
     Nothing,
 }
 
+impl RecordAsk {
+    /// The conversation that this outcome binds.
+    fn binds(&self) -> Option<ConversationHash> {
+        self.pin.filter(|_| matches!(self.mark, Mark::Success { .. }))
+    }
+
+    /// Everything it may change or must look at, in the script's order.
+    fn keys(&self, group: &GroupKeys) -> Vec<String> {
+        let connection = group.of_connection(&self.connection);
+        let mut keys = vec![
+            connection.lock(),
+            connection.bucket_lock(&self.bucket),
+            connection.cooldown(&self.model),
+            connection.leases(),
+            connection.waiters(),
+            connection.alive(),
+            connection.health(),
+            match &self.endpoint {
+                Some(endpoint) => connection.endpoint(endpoint, &self.model),
+                None => connection.cooldown(&self.model),
+            },
+            connection.quota(&self.bucket),
+        ];
+        keys.extend(self.tokens.into_iter().flat_map(|_| tokens::of_connection(&connection)));
+        if matches!(self.mark, Mark::Failure { .. }) {
+            for sibling in self.siblings.iter().take(SIBLINGS_MAX) {
+                let connection = group.of_connection(&sibling.connection);
+                keys.extend([
+                    connection.lock(),
+                    connection.bucket_lock(&sibling.bucket),
+                    connection.cooldown(&self.model),
+                ]);
+            }
+        }
+        keys.extend(self.binds().map(|conversation| group.pin(conversation)));
+        keys
+    }
+}
+
 impl Store {
     /// Says what the outcome of an attempt means, and gives its lease back. Idempotent in the lease.
     pub async fn record(&self, ask: &RecordAsk) -> Result<Record, StateError> {
@@ -168,34 +211,7 @@ impl Store {
 
     /// The same; a success and a failure also bring what is known of the connection's health by all replicas.
     pub async fn record_and_learn(&self, ask: &RecordAsk) -> Result<(Record, Option<Health>), StateError> {
-        let group = self.keys.of_group(&ask.group);
-        let connection = group.of_connection(&ask.connection);
-        let mut keys = vec![
-            connection.lock(),
-            connection.bucket_lock(&ask.bucket),
-            connection.cooldown(&ask.model),
-            connection.leases(),
-            connection.waiters(),
-            connection.alive(),
-            connection.health(),
-            match &ask.endpoint {
-                Some(endpoint) => connection.endpoint(endpoint, &ask.model),
-                None => connection.cooldown(&ask.model),
-            },
-            connection.quota(&ask.bucket),
-        ];
-        if matches!(ask.mark, Mark::Failure { .. }) {
-            for sibling in ask.siblings.iter().take(SIBLINGS_MAX) {
-                let connection = group.of_connection(&sibling.connection);
-                keys.extend([
-                    connection.lock(),
-                    connection.bucket_lock(&sibling.bucket),
-                    connection.cooldown(&ask.model),
-                ]);
-            }
-        }
-        let bound = ask.pin.filter(|_| matches!(ask.mark, Mark::Success { .. }));
-        keys.extend(bound.map(|conversation| group.pin(conversation)));
+        let keys = ask.keys(&self.keys.of_group(&ask.group));
         let lease = ask.lease.to_string();
         let mark = MarkArgs::of(&ask.mark);
         let mut args = vec![
@@ -210,9 +226,10 @@ impl Store {
             Arg::Text(mark.credential),
             Arg::Text(mark.sole),
             Arg::Int(mark.first_token_ms),
-            Arg::Text(bound.map_or("", |_| ask.connection.as_str())),
+            Arg::Text(ask.binds().map_or("", |_| ask.connection.as_str())),
             Arg::Int(ask.max_concurrent.map_or(-1, i64::from)),
         ];
+        args.extend(tokens::used(ask.tokens));
         for told in &ask.told {
             let count = |count: Option<u64>| Arg::Int(count.and_then(|count| i64::try_from(count).ok()).unwrap_or(-1));
             args.extend([

@@ -7,7 +7,8 @@ use shared::state::admission::Place;
 use shared::state::capacity::{Acquire, Length, LockCause, Mark, Probe, ProbeOf, Record, RungState, Sole, Turn};
 
 use super::line::{Turns, Window};
-use super::ops::{PinOp, Rules, credential_mark};
+use super::ops::{Limits, PinOp, Rules, Used, Wish, credential_mark};
+use super::tokens::Tokens;
 use super::{START, millis};
 
 const MINUTE: i64 = 60_000;
@@ -18,7 +19,15 @@ pub(super) struct Ask {
     pub(super) turn: Turn,
     pub(super) place: Place,
     pub(super) credential: u8,
+    pub(super) wish: Wish,
     pub(super) pin: Option<PinOp>,
+}
+
+/// How an attempt ended.
+pub(super) struct End<'a> {
+    pub(super) mark: &'a Mark,
+    pub(super) begun: i64,
+    pub(super) used: Used,
 }
 
 /// A lock or a cooldown.
@@ -47,6 +56,7 @@ enum State {
 struct Connection {
     cap: Option<u32>,
     rpm: Option<u32>,
+    tokens: Option<Tokens>,
     /// Of the connection, its bucket, its model.
     closures: [Closure; 3],
     /// Cooldowns of its endpoints, if they have any.
@@ -218,8 +228,14 @@ impl Connection {
         soonest.map_or(Ok((0, false)), |wait| Err(RungState::Endpoints { wait: ms(wait) }))
     }
 
-    /// Why an open one has no room.
-    fn room(&mut self, now: i64, ahead: usize) -> Result<(), RungState> {
+    /// Why an open one has no room, or how many thousandths of tokens an attempt takes.
+    fn room(&mut self, wish: Wish, now: i64, ahead: usize) -> Result<i64, RungState> {
+        let tokens = self.tokens.as_mut().map(|tokens| {
+            for (lease, end) in self.leases.extract_if(.., |_, end| *end <= now) {
+                tokens.lapse(&lease, end);
+            }
+            tokens.room(wish, now)
+        });
         let full = |leases: &BTreeMap<String, i64>| self.cap.is_some_and(|cap| leases.len() + ahead >= cap as usize);
         if self.cap.is_none() || full(&self.leases) {
             self.leases.retain(|_, end| *end > now);
@@ -228,7 +244,14 @@ impl Connection {
             return Err(RungState::Full);
         }
         let wait = self.rpm.map_or(0, |rpm| self.window.wait(rpm as usize, now, ahead));
-        if wait > 0 { Err(RungState::OverRate { wait: ms(wait) }) } else { Ok(()) }
+        match tokens {
+            Some(Err(tokens_wait)) if tokens_wait > wait => Err(RungState::OverTokens { wait: ms(tokens_wait) }),
+            _ if wait > 0 => Err(RungState::OverRate { wait: ms(wait) }),
+            Some(Err(_)) => Err(RungState::Full),
+            Some(Ok(_)) if ahead > 0 => Err(RungState::Full),
+            Some(Ok(takes)) => Ok(takes),
+            None => Ok(0),
+        }
     }
 
     fn live(&self, now: i64) -> usize {
@@ -238,9 +261,10 @@ impl Connection {
 
 impl Group {
     pub(super) fn new(rules: &Rules) -> Self {
-        let connection = |(number, (cap, rpm)): (usize, &(Option<u32>, Option<u32>))| Connection {
+        let connection = |(number, Limits { cap, rpm, tpm }): (usize, &Limits)| Connection {
             cap: *cap,
             rpm: *rpm,
+            tokens: tpm.map(Tokens::new),
             closures: Default::default(),
             endpoints: vec![Closure::default(); endpoints_of(number)],
             leases: BTreeMap::new(),
@@ -290,9 +314,10 @@ impl Group {
                 Err(closed) => closed,
                 Ok((due, endpoint)) => {
                     let (ahead, turn) = connection.line.ahead(&ask.member, &ask.turn, now);
-                    match connection.room(now, ahead) {
-                        Ok(()) => {
+                    match connection.room(ask.wish, now, ahead) {
+                        Ok(takes) => {
                             connection.line.serve(turn);
+                            connection.tokens.iter_mut().for_each(|tokens| tokens.hold(&ask.lease, takes));
                             return (self.take(ask, (index, *number), (due, endpoint), us), true);
                         }
                         Err(full) => {
@@ -356,6 +381,11 @@ impl Group {
         best
     }
 
+    /// What the leases of a connection hold of its tokens, and their sum; `None`: it has no limit of tokens.
+    pub(super) fn tokens_held(&self, number: usize) -> Option<BTreeMap<String, i64>> {
+        self.connections[number].tokens.as_ref().map(Tokens::held)
+    }
+
     pub(super) fn is_closed(&self, number: usize, now: i64) -> bool {
         self.connections[number].rung(now, self.max_lock, None).is_err()
     }
@@ -370,8 +400,9 @@ impl Group {
     }
 
     /// `at`: the connection, and which of its endpoints was called.
-    pub(super) fn record(&mut self, lease: &str, at: (usize, usize), mark: &Mark, begun: i64, now: i64) -> Record {
+    pub(super) fn record(&mut self, lease: &str, at: (usize, usize), end: &End<'_>, now: i64) -> Record {
         let (number, endpoint) = at;
+        let End { mark, begun, used } = *end;
         let connection = &mut self.connections[number];
         let held = if *mark == Mark::Committed {
             connection.leases.contains_key(lease)
@@ -380,6 +411,9 @@ impl Group {
         };
         if !held {
             return Record::Already;
+        }
+        if let Some(tokens) = connection.tokens.as_mut().filter(|_| *mark != Mark::Committed) {
+            tokens.spend(lease, used, now);
         }
         let [lock, bucket, cooldown] = &mut connection.closures;
         let endpoint = connection.endpoints.get_mut(endpoint);
@@ -437,6 +471,7 @@ impl Group {
         for connection in &self.connections {
             all.extend(connection.leases.values().copied());
             all.extend(connection.window.boundaries());
+            all.extend(connection.tokens.iter().flat_map(Tokens::boundaries));
             all.extend(connection.line.boundaries());
             for closure in connection.closures.iter().chain(&connection.endpoints) {
                 all.extend(closure.end);
@@ -462,7 +497,8 @@ fn wait_of(state: &RungState) -> Option<std::time::Duration> {
         | RungState::Cooling { wait }
         | RungState::Endpoints { wait }
         | RungState::Probing { wait, .. }
-        | RungState::OverRate { wait } => Some(*wait),
+        | RungState::OverRate { wait }
+        | RungState::OverTokens { wait } => Some(*wait),
     }
 }
 

@@ -27,7 +27,15 @@ pub(super) struct Rules {
     pub(super) max_lock: Duration,
     /// Whether accounts take turns.
     pub(super) fairness: Fairness,
-    pub(super) connections: Vec<(Option<u32>, Option<u32>)>,
+    pub(super) connections: Vec<Limits>,
+}
+
+/// Of a connection: slots, attempts and tokens per minute.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) cap: Option<u32>,
+    pub(super) rpm: Option<u32>,
+    pub(super) tpm: Option<u32>,
 }
 
 /// The limits of the key's three quotas: tokens for ever, requests in 60 s, nano-dollars in 2 min.
@@ -96,6 +104,7 @@ pub(super) enum Op {
     Acquire {
         call: Call,
         attempt: u32,
+        wish: Wish,
         place: Place,
         reversed: bool,
         credential: u8,
@@ -105,6 +114,7 @@ pub(super) enum Op {
         call: Call,
         lease: Pick,
         mark: Mark,
+        used: Used,
         /// How many of the other connections are told of.
         siblings: usize,
         /// The conversation that a success binds.
@@ -145,7 +155,8 @@ pub(super) struct Call {
 
 pub(super) fn rules() -> impl Strategy<Value = Rules> {
     let limit = |max: u32| prop_oneof![1 => Just(None), 4 => (1..=max).prop_map(Some)];
-    let connection = (limit(2), limit(4));
+    let tpm = prop_oneof![1 => Just(None), 1 => (1..80_u32).prop_map(Some)];
+    let connection = (limit(2), limit(4), tpm).prop_map(|(cap, rpm, tpm)| Limits { cap, rpm, tpm });
     let overdraft = prop_oneof![Just(Overdraft::Soft), Just(Overdraft::None)];
     let max_lock = prop_oneof![Just(5), Just(60), Just(900)].prop_map(secs);
     let quotas =
@@ -242,18 +253,20 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         4 => (call(), used()).prop_map(|(call, used)| Op::Settle { call, used }),
         3 => call().prop_map(|call| Op::SettleLapsed { call }),
         1 => (0..3_u8, 1..50_i64).prop_map(|(receipt, amount)| Op::Credit { receipt, amount }),
-        9 => (call(), 1..3_u32, place(), any::<bool>(), 1..3_u8, pin()).prop_map(
-            |(call, attempt, place, reversed, credential, pin)| Op::Acquire {
+        9 => (call(), 1..3_u32, wish(), place(), any::<bool>(), 1..3_u8, pin()).prop_map(
+            |(call, attempt, wish, place, reversed, credential, pin)| Op::Acquire {
                 call,
                 attempt,
+                wish,
                 place,
                 reversed,
                 credential,
                 pin,
             }
         ),
-        9 => (call(), pick(), mark(), 0..3_usize, prop::option::of(0..2_u8))
-            .prop_map(|(call, lease, mark, siblings, pin)| Op::Record { call, lease, mark, siblings, pin }),
+        9 => (call(), pick(), mark(), used(), 0..3_usize, prop::option::of(0..2_u8)).prop_map(
+            |(call, lease, mark, used, siblings, pin)| Op::Record { call, lease, mark, used, siblings, pin }
+        ),
         2 => (call(), pick()).prop_map(|(call, lease)| Op::RenewConnection { call, lease }),
         1 => call().prop_map(|call| Op::LeaveGroup { call }),
     ]
