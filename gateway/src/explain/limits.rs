@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::limit::{self, Period, Quota, Span};
+use shared::limit::{self, Period, Span};
 use shared::money::{NanoDollars, Price};
 use shared::state::quotas::{QuotaTurn, Turn};
 use shared::state::records::{CallerRecord, MoneyLimit};
