@@ -7,7 +7,7 @@
 -- KEYS[k+3]  request      hash  the open request
 -- ARGV[1]    mode         connections | keys
 -- ARGV[i+1]  lease        mode connections: one argument a lease
--- ARGV[a+1]  request_id   mode keys: ten arguments a lease (a = 1, 11, 21 …)
+-- ARGV[a+1]  request_id   mode keys: thirteen arguments a lease (a = 1, 14, 27 …)
 -- ARGV[a+2]  served_model
 -- ARGV[a+3]  connection
 -- ARGV[a+4]  input        tokens so far
@@ -16,7 +16,10 @@
 -- ARGV[a+7]  output
 -- ARGV[a+8]  reasoning
 -- ARGV[a+9]  cost         nano-dollars so far
--- ARGV[a+10] weighed      thousandths of tokens so far, for the limit of tokens per minute
+-- ARGV[a+10] cache_write_1h
+-- ARGV[a+11] input_audio
+-- ARGV[a+12] output_audio
+-- ARGV[a+13] weighed      thousandths of tokens so far, for the limit of tokens per minute
 -- returns    {'renewed', index of a lost lease …}
 -- holds      A lease that was removed is lost. One that lapsed but is still there is renewed, unless its slot went to another.
 -- caller     shared/src/state/leases.rs
@@ -40,7 +43,7 @@ local function renew(KEYS, ARGV)
   end
 
   for index = 0, #KEYS / 3 - 1 do
-    local k, a = index * 3, 1 + index * 10
+    local k, a = index * 3, 1 + index * 13
     local leases, record, open_request, request_id = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a + 1]
     local ends = tonumber(call('ZSCORE', leases, request_id))
     if ends and ends <= now then
@@ -53,7 +56,8 @@ local function renew(KEYS, ARGV)
       call('PEXPIRE', leases, 86400000)
       call('HSET', open_request, 'renewed_at', now, 'served_model', ARGV[a + 2], 'connection', ARGV[a + 3],
         'input', ARGV[a + 4], 'cached_input', ARGV[a + 5], 'cache_write', ARGV[a + 6], 'output', ARGV[a + 7],
-        'reasoning', ARGV[a + 8], 'cost', ARGV[a + 9], 'weighed', ARGV[a + 10])
+        'reasoning', ARGV[a + 8], 'cost', ARGV[a + 9], 'cache_write_1h', ARGV[a + 10], 'input_audio', ARGV[a + 11],
+        'output_audio', ARGV[a + 12], 'weighed', ARGV[a + 13])
       call('PEXPIRE', open_request, 86400000)
     else
       reply[#reply + 1] = index

@@ -1,12 +1,14 @@
 -- survey: what stands in Redis now?
 --
--- uses       clock, window, closures, health
+-- uses       clock, window, ring, closures, health
 -- KEYS[i]    whatever is looked at
 -- ARGV[1]    max_lock  ms
--- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health
+-- ARGV[i+1]  kind      balance | amount | reserved | leases | lapsed | waiters (the places) | rate | closure | health | held | a
+--                      number: a ring, of slices that many ms long
 -- returns    {'survey', now_ms, row …}; rows by kind: {1 if there, nanos} for the first three; {live, lapsed}; request ids;
 --            {callers}; {admissions of the last 60 s, ms until the oldest of them is older}; {state, a lock's cause, wait_ms};
---            {oks, fails, usual and recent ms to the first token or -1}
+--            {oks, fails, usual and recent ms to the first token or -1}; a counter's key and what is held of it, for each; {used,
+--            ms until the oldest of it runs out or 0}
 -- holds      Writes nothing.
 -- caller     shared/src/state/survey.rs
 local function survey(KEYS, ARGV)
@@ -30,6 +32,13 @@ local function survey(KEYS, ARGV)
       row = {window_used(key, now)}
     elseif kind == 'closure' then
       row = {closure_told(key, now, max_lock)}
+    elseif kind == 'held' then
+      row = call('HGETALL', key)
+    elseif tonumber(kind) then
+      local ring = ring_look(key, tonumber(kind), now)
+      -- What cannot be dated counts as just used.
+      local oldest = ring.astray and ring.ms * 61 or ring.used > 0 and ring_wait(ring, 1, now) or 0
+      row = {ring.used, oldest}
     else
       row = {health_told(health_read(key, now))}
     end

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -20,6 +20,9 @@ use crate::flow::plan::Order;
 
 mod connection;
 mod pools;
+pub mod prices;
+
+use prices::{Source, Vendor};
 
 /// For groups that the file does not name, as the default of those that it does.
 const PIN_PATIENCE: Duration = Duration::from_secs(1);
@@ -49,6 +52,8 @@ pub struct Model {
     pub name: ModelName,
     /// What it costs.
     pub price: Option<Price>,
+    /// Who says so.
+    pub price_source: Source,
     /// The most tokens it takes in, if the file says so.
     pub context: Option<u64>,
     /// Where a request goes that is too long for it.
@@ -201,6 +206,21 @@ impl Catalog {
     }
 }
 
+/// What a model costs today: by the file, else by the bundled list under the names that the platform's connections call it by.
+fn price(config: &Config, name: &ModelName, model: &config::Model) -> (Option<Price>, Source) {
+    let platform = config.connections.values().filter(|connection| connection.owner == Owner::Platform);
+    let mut upstream: Vec<&str> =
+        platform.filter_map(|one| one.models.get(name)).map(config::UpstreamModel::as_str).collect();
+    upstream.sort_unstable();
+    upstream.dedup();
+    let provider = config.providers.get(&model.provider);
+    let vendor = provider.and_then(|provider| {
+        let url = provider.endpoints.first()?.url.as_str();
+        Some(Vendor { url, dialect: Dialect::of(provider.dialect) })
+    });
+    prices::price(model.price, vendor, (name, &upstream), SystemTime::now())
+}
+
 impl Model {
     fn new(config: &Config, name: &ModelName, model: &config::Model) -> Self {
         let is_peer = |other: &&ModelName| {
@@ -208,9 +228,11 @@ impl Model {
             *other != name && provider.is_some_and(|provider| *provider != model.provider)
         };
         let tier = model.tier.as_ref().and_then(|tier| config.tiers.get(tier));
+        let (price, price_source) = price(config, name, model);
         Self {
             name: name.clone(),
-            price: model.price,
+            price,
+            price_source,
             context: model.context.map(Into::into),
             larger: model.larger.clone(),
             peers: tier.into_iter().flatten().filter(is_peer).cloned().collect(),

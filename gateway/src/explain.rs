@@ -165,10 +165,12 @@ async fn survey(store: &Store, caller: &CallerRecord) -> Result<AccountView, Sta
     let mut looks = 0;
     loop {
         let label = limits::span(caller, now_ms).map(|span| span.label);
-        let query = KeyQuery { key: caller.key.clone(), label: label.clone() };
+        let quotas = limits::turns(caller, now_ms);
+        let query = KeyQuery { key: caller.key.clone(), label: label.clone(), quotas: quotas.clone() };
         let view = store.survey_account(&caller.account, &[query]).await?;
         looks += 1;
-        if looks == LOOKS_MAX || limits::span(caller, view.now_ms).map(|span| span.label) == label {
+        let same = limits::span(caller, view.now_ms).map(|span| span.label) == label;
+        if looks == LOOKS_MAX || (same && limits::turns(caller, view.now_ms) == quotas) {
             return Ok(view);
         }
         now_ms = view.now_ms;

@@ -41,6 +41,7 @@ pub mod record;
 pub mod relay;
 pub mod settle;
 pub mod tally;
+pub mod usage;
 
 use admit::{Admission, Asked};
 use attempt::Exchange;

@@ -16,6 +16,7 @@ pub mod flow;
 pub mod health;
 pub mod ingress;
 pub mod lease_keeper;
+pub mod manage;
 pub mod metrics;
 pub mod ops;
 pub mod router;

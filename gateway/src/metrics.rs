@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
@@ -60,20 +60,8 @@ pub struct ModelLabel {
 pub struct TokenLabels {
     /// The model that answered.
     pub model: Word,
-    /// The token class.
-    pub class: TokenClass,
-}
-
-/// The disjoint classes of tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(missing_docs, reason = "the names are the classes of the ledger row")]
-#[expect(non_camel_case_types, reason = "the names are label values as Prometheus shows them")]
-pub enum TokenClass {
-    input,
-    cached_input,
-    cache_write,
-    output,
-    reasoning,
+    /// The token class, as the ledger calls it.
+    pub class: &'static str,
 }
 
 #[derive(Clone)]
@@ -127,6 +115,8 @@ pub struct Metrics {
     pub auth_locks: Family<AttemptLabels, Counter>,
     /// Tokens, by the model that answered.
     pub tokens: Family<TokenLabels, Counter>,
+    /// Requests charged by our own estimate, by the model that answered: its upstream's usage was missing or could not be true.
+    pub estimated: Family<ModelLabel, Counter>,
     /// Nano-dollars charged.
     pub cost_nanodollars: Family<ModelLabel, Counter>,
     /// Who is under way and who waits, and where.
@@ -164,6 +154,7 @@ impl Metrics {
             store_down: Gauge::default(),
             auth_locks: Family::default(),
             tokens: Family::default(),
+            estimated: Family::default(),
             cost_nanodollars: Family::default(),
             occupancy: Occupancy::default(),
             queue_wait: SHORT.new_metric(),
@@ -194,6 +185,7 @@ impl Metrics {
         r.register("store_down", "1 while Redis does not answer", self.store_down.clone());
         r.register("auth_locks", "Connections locked because their credential was refused", self.auth_locks.clone());
         r.register("tokens", "Tokens by the model that answered and class", self.tokens.clone());
+        r.register("estimated", "Requests charged by estimate, by the model that answered", self.estimated.clone());
         r.register(
             "cost_nanodollars",
             "Nano-dollars charged, by the model that answered",
@@ -280,7 +272,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.failovers.inc();
         metrics.script("admit", Duration::from_micros(300));
-        metrics.tokens.get_or_create(&TokenLabels { model: "m".into(), class: TokenClass::cached_input }).inc_by(7);
+        metrics.tokens.get_or_create(&TokenLabels { model: "m".into(), class: "cached_input" }).inc_by(7);
         let text = metrics.text();
         assert!(text.contains("headgate_failovers_total 1\n"), "{text}");
         assert!(text.contains(r#"headgate_script_seconds_bucket{le="0.0005",kind="admit"} 1"#), "{text}");

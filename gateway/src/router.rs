@@ -12,6 +12,7 @@ use crate::dialect::wanted::Entry;
 use crate::dialect::{Api, Dialect};
 use crate::error::Refusal;
 use crate::flow::models::{self, Which};
+use crate::flow::usage;
 use crate::{flow, ops};
 
 /// The versions that Gemini's SDKs put into their paths.
@@ -22,6 +23,7 @@ pub fn router(app: Shared) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(ops::healthz))
         .route("/readyz", get(ops::readyz))
+        .route("/v1/headgate/usage", any(holders_usage))
         .route("/v1/chat/completions", any(|app, request| post(app, Api::Chat, request)))
         .route("/v1/responses", any(|app, request| post(app, Api::Responses, request)))
         .route("/v1/embeddings", any(|app, request| post(app, Api::Embeddings, request)))
@@ -40,6 +42,13 @@ async fn post(State(app): State<Shared>, api: Api, request: Request) -> Response
         return flow::refuse(&app, api.dialect(), request, Refusal::Method { allow: "POST" });
     }
     flow::answer(app, Entry::at(api), request).await
+}
+
+async fn holders_usage(State(app): State<Shared>, request: Request) -> Response {
+    if request.method() != http::Method::GET {
+        return flow::refuse(&app, models::dialect(&request), request, Refusal::Method { allow: "GET" });
+    }
+    usage::holders_usage(&app, request).await
 }
 
 async fn list_models(State(app): State<Shared>, request: Request) -> Response {

@@ -87,8 +87,9 @@ pub async fn serve(path: &Path) -> Result<(), StartError> {
     for notice in &config.notices {
         tracing::warn!("{notice}");
     }
-    let catalog = Catalog::new(&config)?;
+    // Asked first: whether it answers is known sooner than what every model costs.
     let (link, redis) = connect(&config).await?;
+    let catalog = Catalog::new(&config)?;
     let app = assemble(&config, catalog, &link).await?;
     let data = bind(config.listen).await?;
     let admin = bind(config.admin_listen).await?;

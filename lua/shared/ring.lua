@@ -6,12 +6,12 @@
 --
 -- An amount counts until the whole of its slice is 60 slices old: the true window never holds more than is counted.
 
--- How it stands. A table: used, slice (the one that is written now), at (nil: there is no ring), mine (used in `slice`), gone
--- (fields that ran out), usual (a field of the caller's own).
-local function ring_read(key, slice_ms, now)
+-- How it stands; writes nothing. A table: used, slice (the one that is written now), at (nil: there is no ring), mine (used in
+-- `slice`), gone (fields that ran out), usual (a field of the caller's own), astray (none of its fields can be dated).
+local function ring_look(key, slice_ms, now)
   local slice = math.floor(now / slice_ms)
   local h = redis.call('HMGET', key, 'total', 'at', slice % 61, 'usual')
-  local at, used, mine, gone = tonumber(h[2]), tonumber(h[1]) or 0, tonumber(h[3]) or 0, {}
+  local at, used, mine, gone, astray = tonumber(h[2]), tonumber(h[1]) or 0, tonumber(h[3]) or 0, {}, false
   if at and at < slice then
     for s = math.max(at + 1, slice - 60), slice - 1 do gone[#gone + 1] = s % 61 end
     used, mine = used - mine, 0
@@ -19,14 +19,23 @@ local function ring_read(key, slice_ms, now)
     for i = 1, #old do used = used - (tonumber(old[i]) or 0) end
   elseif at and at - slice > 61 then
     -- TIME stepped back by more than a window. Nothing can be dated any more: all of it counts as just used.
-    redis.call('DEL', key)
-    redis.call('HSET', key, 'total', used, 'at', slice, slice % 61, used)
-    redis.call('PEXPIRE', key, slice_ms * 75)
-    at, mine = slice, used
+    at, mine, astray = slice, used, true
   elseif at and at > slice then
     slice, mine = at, tonumber(redis.call('HGET', key, at % 61)) or 0
   end
-  return {key = key, ms = slice_ms, slice = slice, at = at, used = used, mine = mine, gone = gone, usual = tonumber(h[4])}
+  return {key = key, ms = slice_ms, slice = slice, at = at, used = used, mine = mine, gone = gone, usual = tonumber(h[4]),
+    astray = astray}
+end
+
+-- The same for one that will be written.
+local function ring_read(key, slice_ms, now)
+  local ring = ring_look(key, slice_ms, now)
+  if ring.astray then
+    redis.call('DEL', key)
+    redis.call('HSET', key, 'total', ring.used, 'at', ring.slice, ring.slice % 61, ring.used)
+    redis.call('PEXPIRE', key, slice_ms * 75)
+  end
+  return ring
 end
 
 -- How many ms until `excess` of it has run out.

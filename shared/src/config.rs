@@ -26,6 +26,7 @@ mod reader;
 mod redis;
 mod scalar;
 mod section;
+mod terms;
 mod text;
 mod whole;
 mod yaml;
@@ -44,6 +45,7 @@ pub use models::Model;
 pub use providers::{Dialect, Endpoint, ErrorPolicy, ErrorRule, FailureClass, Pool, PoolRule, PoolRules, Provider};
 pub use redis::{OnOutage, Prefix, Redis, RedisUrl};
 pub use scalar::{ByteSize, Percent};
+pub use terms::{AccountTerms, KeyTerms, account_terms, key_terms};
 pub use text::{ApiVersion, BaseUrl, HeaderName, Region};
 
 /// A whole, checked configuration: every name in it refers to something in it. Maps keep the order of the file.

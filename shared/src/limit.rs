@@ -90,14 +90,14 @@ pub enum Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
-/// How much a token of each class counts towards a limit of tokens per minute.
+/// How much a token of each class counts towards a limit of tokens per minute. Audio counts as text does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenWeights {
     /// Read afresh.
     pub input: Weight,
     /// Read from a cache.
     pub cached_input: Weight,
-    /// Written to a cache.
+    /// Written to a cache, however long it lasts.
     pub cache_write: Weight,
     /// Answered, reasoning apart.
     pub output: Weight,
@@ -141,9 +141,11 @@ const EXACT_MAX: u64 = (1 << 53) - 1;
 impl TokenWeights {
     /// What these tokens count.
     pub fn weigh(&self, tokens: &Tokens) -> Weighed {
-        let input = self.input.of(tokens.input) + self.cached_input.of(tokens.cached_input);
-        let input = input + self.cache_write.of(tokens.cache_write);
-        let output = (self.output.of(tokens.output) + self.reasoning.of(tokens.reasoning)).min(EXACT_MAX);
+        let fresh = tokens.input.saturating_add(tokens.input_audio);
+        let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
+        let answered = tokens.output.saturating_add(tokens.output_audio);
+        let input = self.input.of(fresh) + self.cached_input.of(tokens.cached_input) + self.cache_write.of(written);
+        let output = (self.output.of(answered) + self.reasoning.of(tokens.reasoning)).min(EXACT_MAX);
         Weighed { total_milli: (input + output).min(EXACT_MAX), output_milli: output }
     }
 }
@@ -289,6 +291,15 @@ impl Quota {
     }
 }
 
+/// A length of time as the file would write it: `24h`, `1h30m`, `250ms`.
+pub fn length(time: Duration) -> String {
+    let ms = time.as_millis();
+    let parts = [(ms / 3_600_000, "h"), (ms / 60_000 % 60, "m"), (ms / 1_000 % 60, "s"), (ms % 1_000, "ms")];
+    let shown: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    shown.concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,12 +320,23 @@ mod tests {
 
     #[test]
     fn a_token_read_from_a_cache_counts_a_tenth_unless_said_otherwise() {
-        let tokens = Tokens { input: 5_000, cached_input: 95_000, cache_write: 3, output: 7, reasoning: 2 };
+        let (input, cached_input, cache_write) = (5_000, 95_000, 3);
+        let tokens = Tokens { input, cached_input, cache_write, output: 7, reasoning: 2, ..Tokens::default() };
         let weighed = TokenWeights::default().weigh(&tokens);
         assert_eq!((weighed.total_milli, weighed.output_milli), (14_512_000, 9_000));
         let other = TokenWeights { output: Weight::parse("5").unwrap(), ..TokenWeights::default() };
         assert_eq!(other.weigh(&tokens).output_milli, 37_000);
-        let most = Tokens { input: u64::MAX, output: u64::MAX, ..tokens };
+        let all = Tokens {
+            input: 4_900,
+            input_audio: 100,
+            cache_write: 1,
+            cache_write_1h: 2,
+            output: 3,
+            output_audio: 4,
+            ..tokens
+        };
+        assert_eq!(TokenWeights::default().weigh(&all), weighed, "audio counts as text, and every written cache alike");
+        let most = Tokens { input: u64::MAX, input_audio: 1, output: u64::MAX, ..tokens };
         assert_eq!(TokenWeights::default().weigh(&most).total_milli, EXACT_MAX, "never more than Lua holds");
     }
 

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+mod price;
+
+pub use price::{LongContext, Price, Rates, Tokens};
+
 /// An amount of money in nano-dollars (10⁻⁹ US dollars), between −2⁵³ and 2⁵³ (about nine million dollars): what Lua's
 /// numbers hold exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -82,62 +86,12 @@ impl Rate {
         u64::try_from(price.nanos()).map(Self).map_err(|_| MoneyError)
     }
 
+    /// Nothing.
+    pub const FREE: Self = Self(0);
+
     /// Nano-dollars per million tokens.
     pub fn nanos_per_million(self) -> u64 {
         self.0
-    }
-}
-
-/// Tokens of one request in disjoint classes: no token is in two of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tokens {
-    /// Read afresh.
-    pub input: u64,
-    /// Read from a cache.
-    pub cached_input: u64,
-    /// Written to a cache.
-    pub cache_write: u64,
-    /// Answered, reasoning apart.
-    pub output: u64,
-    /// Thought.
-    pub reasoning: u64,
-}
-
-/// What a model costs, by token class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Price {
-    /// Fresh input.
-    pub input: Rate,
-    /// Input read from a cache.
-    pub cached_input: Rate,
-    /// Input written to a cache.
-    pub cache_write: Rate,
-    /// Output.
-    pub output: Rate,
-    /// Reasoning.
-    pub reasoning: Rate,
-}
-
-impl Price {
-    /// True when every class is free.
-    pub fn is_free(&self) -> bool {
-        [self.input, self.cached_input, self.cache_write, self.output, self.reasoning].iter().all(|rate| rate.0 == 0)
-    }
-
-    /// The cost of these tokens, rounded up once to the next nano-dollar and capped at [`NanoDollars::MAX`].
-    pub fn cost(&self, tokens: &Tokens) -> NanoDollars {
-        let millionths: u128 = [
-            (tokens.input, self.input),
-            (tokens.cached_input, self.cached_input),
-            (tokens.cache_write, self.cache_write),
-            (tokens.output, self.output),
-            (tokens.reasoning, self.reasoning),
-        ]
-        .iter()
-        .map(|(count, rate)| u128::from(*count) * u128::from(rate.0))
-        .sum();
-        let nanos = i64::try_from(millionths.div_ceil(1_000_000)).unwrap_or(i64::MAX);
-        NanoDollars(nanos.min(NanoDollars::MAX.0))
     }
 }
 
@@ -145,10 +99,6 @@ impl Price {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn rate(text: &str) -> Rate {
-        Rate::per_million(text.parse().unwrap()).unwrap()
-    }
 
     #[test]
     fn dollars_are_read_exactly_or_refused() {
@@ -186,22 +136,6 @@ mod tests {
         {
             assert_eq!(NanoDollars::new(nanos).unwrap().to_string(), text);
         }
-    }
-
-    #[test]
-    fn a_cost_is_rounded_up_once_over_all_classes() {
-        let price = Price {
-            input: rate("0.0004"),
-            cached_input: rate("0.0004"),
-            cache_write: rate("0"),
-            output: rate("10"),
-            reasoning: rate("10"),
-        };
-        // 0.4 + 0.4 nano-dollars are one nano-dollar, not two.
-        assert_eq!(price.cost(&Tokens { input: 1, cached_input: 1, ..Tokens::default() }).nanos(), 1);
-        assert_eq!(price.cost(&Tokens { output: 3, reasoning: 2, ..Tokens::default() }).nanos(), 50_000);
-        assert_eq!(price.cost(&Tokens { output: u64::MAX, ..Tokens::default() }), NanoDollars::MAX);
-        assert_eq!(price.cost(&Tokens::default()), NanoDollars::ZERO);
     }
 
     proptest! {

@@ -19,6 +19,7 @@ mod state {
     mod quotas;
     mod record;
     mod renew;
+    mod roster;
     mod settle;
     mod slots;
     mod survey;

@@ -42,6 +42,8 @@ mod harness;
 mod hygiene;
 #[path = "scenarios/kept.rs"]
 mod kept;
+#[path = "scenarios/keys.rs"]
+mod keys;
 #[path = "scenarios/ladder_edges.rs"]
 mod ladder_edges;
 #[path = "scenarios/ladders.rs"]
@@ -56,6 +58,8 @@ mod locks;
 mod money;
 #[path = "scenarios/ops.rs"]
 mod ops;
+#[path = "scenarios/prices.rs"]
+mod prices;
 #[path = "scenarios/quotas.rs"]
 mod quotas;
 #[path = "scenarios/races.rs"]

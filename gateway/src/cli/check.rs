@@ -58,8 +58,8 @@ fn print(text: &str) {
 fn report(file: &str, config: &Config, catalog: &Catalog) -> String {
     let mut lines: Vec<String> = config.notices.iter().map(ToString::to_string).collect();
     lines.push(format!("{file}: good (version {}): {}", config.version, counts(config)));
-    for (name, model) in &config.models {
-        lines.extend([String::new(), ladders::of_model(config, catalog, name, model).trim_end().to_owned()]);
+    for name in config.models.keys() {
+        lines.extend([String::new(), ladders::of_model(config, catalog, name).trim_end().to_owned()]);
     }
     let unenforced = unenforced::notices(config);
     if !unenforced.is_empty() {

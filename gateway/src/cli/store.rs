@@ -4,12 +4,18 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
-use shared::config::{Config, RedisUrl};
+use shared::config::{self, Config, RedisUrl};
 use shared::ids::ReplicaId;
 use shared::state::Store;
 use shared::state::link::Link;
 
+use super::ConfigFile;
 use crate::startup::{StartError, without_credentials};
+
+/// Opens that of a configuration file and asks once.
+pub(super) async fn open(file: &ConfigFile) -> anyhow::Result<Store> {
+    of(&config::load(&file.config).map_err(|faults| StartError::Config(config::report(&faults)))?).await
+}
 
 /// Opens it and asks once. A managed Redis is that of the replica here, which must run.
 pub(super) async fn of(config: &Config) -> anyhow::Result<Store> {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use shared::limit::{self, Period, Quota, Span};
+use shared::limit::{self, Period, Span};
 use shared::money::{NanoDollars, Price};
+use shared::state::quotas::{QuotaTurn, Turn};
 use shared::state::records::{CallerRecord, MoneyLimit};
-use shared::state::survey::AccountView;
+use shared::state::survey::{AccountView, Used};
 
 use super::Asked;
 use crate::catalog::{Catalog, Owner};
@@ -20,7 +21,7 @@ pub struct Limit {
     pub what: &'static str,
     /// The period it counts in, where that has a name.
     pub period: Option<String>,
-    /// What is used; `None`: nobody who only looks is told.
+    /// What is used, and held by open requests; `None`: it is not counted.
     pub used: Option<Amount>,
     /// The most; `None`: there is no limit.
     pub limit: Option<Amount>,
@@ -83,17 +84,39 @@ fn count(number: u32) -> Amount {
     Amount::Count(number.into())
 }
 
-/// A quota; what is used of it is only known to admissions.
-fn quota(quota: &Quota) -> Limit {
-    let most = match quota.amount {
-        limit::Amount::Requests(most) | limit::Amount::Tokens(most) => Amount::Count(most.get()),
-        limit::Amount::Cost(most) => Amount::Money(most),
+/// The turns of the key's quotas that hold a moment (Unix ms).
+pub(super) fn turns(caller: &CallerRecord, now_ms: i64) -> Vec<QuotaTurn> {
+    caller.rights.quotas.iter().map(|quota| QuotaTurn::at(quota, now_ms)).collect()
+}
+
+fn money(nanos: i64) -> Amount {
+    Amount::Money(NanoDollars::new(nanos).unwrap_or(NanoDollars::MAX))
+}
+
+fn quota(turn: &QuotaTurn, used: Used) -> Limit {
+    let sum = used.used.saturating_add(used.held);
+    let (used_up, most) = match turn.amount {
+        limit::Amount::Requests(most) | limit::Amount::Tokens(most) => {
+            (Amount::Count(u64::try_from(sum).unwrap_or(0)), Amount::Count(most.get()))
+        }
+        limit::Amount::Cost(most) => (money(sum), Amount::Money(most)),
     };
-    Limit { what: "quota", period: Some(quota.name()), used: None, limit: Some(most), resets: Resets::Unknown }
+    let resets = match &turn.turn {
+        Turn::Period(span) => span.end_ms.map(Resets::At),
+        Turn::Window { .. } => used.oldest.map(Resets::In),
+    };
+    let (period, resets) = (Some(turn.name.clone()), resets.unwrap_or(Resets::Unknown));
+    Limit { what: "quota", period, used: Some(used_up), limit: Some(most), resets }
+}
+
+fn tokens(most: u32, used: Used) -> Limit {
+    let sum = u64::try_from(used.used.saturating_add(used.held)).unwrap_or(0).div_ceil(1000);
+    let resets = used.oldest.map_or(Resets::Unknown, Resets::In);
+    Limit { what: "tpm", period: None, used: Some(Amount::Count(sum)), limit: Some(count(most)), resets }
 }
 
 impl Standing<'_> {
-    /// Every limit there can be (of tokens per minute and quotas only how much they allow), those that the key has not without a limit; money only where it counts.
+    /// Every limit there can be, those that the key has not without a limit; money, tokens and quotas only where they count.
     pub(super) fn limits(&self) -> Vec<Limit> {
         let Self { caller, view, .. } = self;
         let rights = &caller.rights;
@@ -104,8 +127,8 @@ impl Standing<'_> {
             let rate_used = rights.rpm.map(|_| count(key.rate_used));
             let resets = frees.map_or(Resets::Unknown, Resets::In);
             limits.push(Limit { resets, ..limit("rpm", rate_used, rights.rpm.map(count)) });
-            limits.extend(rights.tpm.map(|tpm| limit("tpm", None, Some(count(tpm)))));
-            limits.extend(rights.quotas.iter().map(quota));
+            limits.extend(rights.tpm.map(|most| tokens(most, key.tokens)));
+            limits.extend(turns(caller, view.now_ms).iter().zip(&key.quotas).map(|(turn, used)| quota(turn, *used)));
             limits.push(limit("concurrency", Some(count(key.live)), rights.max_concurrent.map(count)));
             limits.push(limit("waiting", Some(count(key.waiting)), None));
             if let Some(spend) = &rights.spend {
@@ -113,7 +136,7 @@ impl Standing<'_> {
                 limits.push(Limit {
                     what: "spend_limit",
                     period: Some(spend.period.clone()),
-                    used: Some(Amount::Money(key.spent)),
+                    used: Some(money(key.spent.nanos().saturating_add(key.spending.nanos()))),
                     limit: Some(Amount::Money(spend.limit)),
                     resets: ends.map_or(Resets::Unknown, Resets::At),
                 });

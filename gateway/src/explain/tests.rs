@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use shared::limit::{Cycle, Extent, Period, Quota};
 use shared::money::NanoDollars;
 use shared::state::capacity::{LockCause, Probe, ProbeOf, RungState};
 use shared::state::explain::RungView;
 use shared::state::records::{CallerRecord, KeyRights, MoneyLimit, Overdraft, SpendLimit};
-use shared::state::survey::{AccountView, Closure, KeyView};
+use shared::state::survey::{AccountView, Closure, KeyView, Used};
 
 use super::limits::{Standing, Usable};
 use super::*;
@@ -219,6 +220,9 @@ fn view(balance: Option<i64>) -> AccountView {
         rate_used: 3,
         rate_frees: secs(41),
         spent: nanos(70),
+        spending: nanos(9),
+        tokens: Used { used: 1_001, held: 2_000, oldest: Some(secs(41)) },
+        quotas: vec![Used { used: 2, held: 3, oldest: None }],
     };
     AccountView { now_ms: 1_790_000_000_000, balance: balance.map(nanos), reserved: nanos(30), keys: vec![key] }
 }
@@ -271,17 +275,20 @@ fn a_key_is_admitted_or_refused_as_its_rights_money_and_rates_say() {
 #[test]
 fn limits_are_told_with_what_is_used_and_when_they_give_way() {
     let spend = Some(SpendLimit { limit: nanos(99), period: "day".into(), zone: "UTC".into() });
-    let rights = KeyRights { rpm: Some(3), tpm: Some(5), spend, ..KeyRights::default() };
+    let day = Extent::Calendar(Period::utc(Cycle::Day));
+    let quotas = vec![Quota { amount: shared::limit::Amount::Tokens(7.try_into().unwrap()), extent: day }];
+    let rights = KeyRights { rpm: Some(3), tpm: Some(5), spend, quotas, ..KeyRights::default() };
     let (caller, view) = (caller(MoneyLimit::Limited, rights), view(Some(500)));
     let limits = Standing { caller: &caller, usable: Usable::Yes, view: &view }.limits();
     let shown = |limit: &Limit| format!("{} {:?} {:?} {:?}", limit.what, limit.used, limit.limit, limit.resets);
     let money = |amount| format!("Some(Money({:?}))", nanos(amount));
     let expected = [
         "rpm Some(Count(3)) Some(Count(3)) In(41s)".to_owned(),
-        "tpm None Some(Count(5)) Unknown".to_owned(),
+        "tpm Some(Count(4)) Some(Count(5)) In(41s)".to_owned(),
+        "quota Some(Count(5)) Some(Count(7)) At(1790035200000)".to_owned(),
         "concurrency Some(Count(1)) None Unknown".to_owned(),
         "waiting Some(Count(0)) None Unknown".to_owned(),
-        format!("spend_limit {} {} At(1790035200000)", money(70), money(99)),
+        format!("spend_limit {} {} At(1790035200000)", money(79), money(99)),
         format!("balance {} {} Unknown", money(30), money(500)),
     ];
     assert_eq!(limits.iter().map(shown).collect::<Vec<_>>(), expected);

@@ -82,13 +82,14 @@ pub async fn admit(app: &Shared, known: &Known, asked: Asked<'_>, journey: &mut 
     };
     let answer = stand_in_line(app, &mut ask, known, asked.gone, journey).await?;
     match answer {
-        Admit::Admitted { .. } => {
+        Admit::Admitted { now_ms, .. } => {
             journey.admitted = true;
             let facts = Facts {
                 account: ask.account,
                 key: ask.key,
                 priority: known.caller.rights.priority,
                 request: ask.request,
+                admitted_ms: now_ms,
                 model: ask.model,
                 span: ask.span,
                 quotas: ask.quotas,

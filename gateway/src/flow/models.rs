@@ -62,7 +62,7 @@ pub async fn models(app: &Shared, dialect: Dialect, which: Which, request: Reque
 }
 
 /// Who asks, by the record that Redis has now: nothing after this would notice a revoked key.
-async fn known(app: &Shared, secret: Option<shared::ids::SecretHash>) -> Result<Known, Refusal> {
+pub(super) async fn known(app: &Shared, secret: Option<shared::ids::SecretHash>) -> Result<Known, Refusal> {
     let known = authenticate(&app.callers, secret).await?;
     if known.read == Read::Before { authenticate_again(&app.callers, known).await } else { Ok(known) }
 }

@@ -248,6 +248,10 @@ impl Relay {
         self.made = first.made;
         if let Some((open, _)) = &self.held.both {
             open.deliver(first.chars);
+            // Reported before, lest the caller leave at once; now for what was delivered, too.
+            if let Some(tokens) = first.usage {
+                open.tally().report(tokens);
+            }
         }
         if first.done {
             self.complete();

@@ -15,7 +15,7 @@ use super::journey::Journey;
 use super::tally::{Bill, Tally};
 use crate::app::Shared;
 use crate::lease_keeper::{Parcel, RequestHold};
-use crate::metrics::{Counted, ModelLabel, RequestLabels, TokenClass, TokenLabels};
+use crate::metrics::{Counted, ModelLabel, RequestLabels, TokenLabels};
 
 /// An admitted request. It is settled when it is ended, and as failed when it is dropped before.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub struct Facts {
     pub priority: Priority,
     /// The request.
     pub request: RequestId,
+    /// When it was admitted, by Redis' clock (Unix ms).
+    pub admitted_ms: i64,
     /// The model asked for, by its public name.
     pub model: ModelName,
     /// The spend period it was admitted in.
@@ -124,6 +126,7 @@ impl Open {
             account: self.facts.account.clone(),
             key: self.facts.key.clone(),
             request: self.facts.request.clone(),
+            admitted_ms: self.facts.admitted_ms,
             span: self.facts.span.clone(),
             quotas: self.facts.quotas.clone(),
             tokens: bill.tokens,
@@ -145,15 +148,11 @@ impl Open {
         metrics.requests.get_or_create(&labels).inc();
         let Some(served) = self.tally.served() else { return };
         let model: crate::metrics::Word = served.model.as_str().into();
-        let classes = [
-            (TokenClass::input, bill.tokens.input),
-            (TokenClass::cached_input, bill.tokens.cached_input),
-            (TokenClass::cache_write, bill.tokens.cache_write),
-            (TokenClass::output, bill.tokens.output),
-            (TokenClass::reasoning, bill.tokens.reasoning),
-        ];
-        for (class, count) in classes.into_iter().filter(|(_, count)| *count > 0) {
+        for (class, count) in bill.tokens.by_name().into_iter().filter(|(_, count)| *count > 0) {
             metrics.tokens.get_or_create(&TokenLabels { model: Arc::clone(&model), class }).inc_by(count);
+        }
+        if bill.basis == Basis::Estimated {
+            metrics.estimated.get_or_create(&ModelLabel { model: Arc::clone(&model) }).inc();
         }
         let cost = u64::try_from(bill.cost.nanos()).unwrap_or(0);
         metrics.cost_nanodollars.get_or_create(&ModelLabel { model }).inc_by(cost);
@@ -162,11 +161,8 @@ impl Open {
     /// The one log line of a request, and the attributes of its span.
     fn log(&self, outcome: Outcome, bill: &Bill, pending: &Pending) {
         let served = self.tally.served();
-        self.span.record(
-            "gen_ai.usage.input_tokens",
-            bill.tokens.input + bill.tokens.cached_input + bill.tokens.cache_write,
-        );
-        self.span.record("gen_ai.usage.output_tokens", bill.tokens.output + bill.tokens.reasoning);
+        self.span.record("gen_ai.usage.input_tokens", bill.tokens.all_input());
+        self.span.record("gen_ai.usage.output_tokens", bill.tokens.all_output());
         self.span.record("headgate.outcome", outcome.as_str());
         if let Some(served) = served {
             self.span.record("gen_ai.response.model", served.model.as_str());
@@ -184,7 +180,7 @@ impl Open {
             queued_ms = pending.queued_ms,
             total_ms = pending.started.map(|started| milliseconds(started.elapsed())),
             input_tokens = bill.tokens.input,
-            output_tokens = bill.tokens.output + bill.tokens.reasoning,
+            output_tokens = bill.tokens.all_output(),
             cost_nanodollars = bill.cost.nanos(),
             estimated = bill.basis == Basis::Estimated,
             "request"

@@ -1,6 +1,6 @@
 //! What one request has received so far, and so what it costs. Written by the relay, read by the lease keeper.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use shared::ids::{ConnectionId, ModelName};
@@ -46,17 +46,31 @@ pub struct Bill {
 #[derive(Debug)]
 pub struct Tally {
     prompt_chars: u64,
+    delivered: AtomicBool,
     weights: TokenWeights,
     delivered_chars: AtomicU64,
     served: OnceLock<Served>,
-    usage: Mutex<Option<Tokens>>,
+    usage: Mutex<Option<Report>>,
+}
+
+/// What the upstream said was used, and how far the answer had come then.
+#[derive(Debug, Clone, Copy)]
+struct Report {
+    tokens: Tokens,
+    delivered_chars: u64,
 }
 
 impl Tally {
     /// Nothing delivered yet.
     pub fn new(prompt_chars: u64, weights: TokenWeights) -> Self {
-        let (served, usage) = (OnceLock::new(), Mutex::new(None));
-        Self { prompt_chars, weights, delivered_chars: AtomicU64::new(0), served, usage }
+        Self {
+            prompt_chars,
+            weights,
+            delivered: AtomicBool::new(false),
+            delivered_chars: AtomicU64::new(0),
+            served: OnceLock::new(),
+            usage: Mutex::new(None),
+        }
     }
 
     /// This rung answers. The first word counts: nothing is committed twice.
@@ -69,32 +83,36 @@ impl Tally {
         self.served.get()
     }
 
-    /// So many more characters of output went to the caller.
+    /// So many more characters of output went to the caller. None is delivery, too: of vectors, pictures, or an empty answer.
     pub fn delivered(&self, chars: u64) {
         self.delivered_chars.fetch_add(chars, Relaxed);
+        self.delivered.store(true, Relaxed);
     }
 
-    /// The upstream reported usage; the last report counts.
+    /// The upstream reported usage for all that was delivered before; the last report counts.
     pub fn report(&self, tokens: Tokens) {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokens);
+        let report = Report { tokens, delivered_chars: self.delivered_chars.load(Relaxed) };
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
     }
 
     /// Whether there is anything to charge by now.
     pub fn costs(&self) -> bool {
-        self.delivered_chars.load(Relaxed) > 0 || self.reported().is_some()
+        self.delivered.load(Relaxed) || self.reported().is_some()
     }
 
-    fn reported(&self) -> Option<Tokens> {
+    fn reported(&self) -> Option<Report> {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the request costs if it ended now: reported usage, else input plus delivered output once anything was delivered,
-    /// else nothing.
+    /// What the request costs if it ended now: reported usage and an estimate of what was delivered after the report; without a
+    /// report input plus delivered output, both estimated, once anything was delivered; else nothing.
     pub fn bill(&self) -> Bill {
-        let (tokens, basis) = match (self.reported(), self.delivered_chars.load(Relaxed)) {
-            (Some(tokens), _) => (tokens, Basis::Exact),
-            (None, 0) => (Tokens::default(), Basis::Exact),
-            (None, chars) => (estimate(self.prompt_chars, chars), Basis::Estimated),
+        let delivered = self.delivered_chars.load(Relaxed);
+        let (tokens, basis) = match self.reported() {
+            Some(report) if report.delivered_chars >= delivered => (report.tokens, Basis::Exact),
+            Some(report) => (report.and_after(delivered), Basis::Estimated),
+            None if !self.delivered.load(Relaxed) => (Tokens::default(), Basis::Exact),
+            None => (estimate(self.prompt_chars, delivered), Basis::Estimated),
         };
         let price = self.served().and_then(|served| served.price);
         let cost = price.map_or(NanoDollars::ZERO, |price| price.cost(&tokens));
@@ -102,18 +120,18 @@ impl Tally {
     }
 }
 
+impl Report {
+    /// Some upstreams report as they go. What came after the last report was counted by nobody.
+    fn and_after(self, delivered_chars: u64) -> Tokens {
+        let unreported = estimate(0, delivered_chars.saturating_sub(self.delivered_chars)).output;
+        Tokens { output: self.tokens.output.saturating_add(unreported), ..self.tokens }
+    }
+}
+
 /// The most a request can cost: no text has more tokens than bytes, input may be the dearest kind of input, and reasoning counts
 /// within the maximum of the output.
 pub fn upper_bound(price: &Price, prompt_bytes: u64, output_tokens: u64) -> NanoDollars {
-    let input = [
-        Tokens { input: prompt_bytes, ..Tokens::default() },
-        Tokens { cached_input: prompt_bytes, ..Tokens::default() },
-        Tokens { cache_write: prompt_bytes, ..Tokens::default() },
-    ];
-    let both = input
-        .into_iter()
-        .flat_map(|input| [Tokens { output: output_tokens, ..input }, Tokens { reasoning: output_tokens, ..input }]);
-    both.map(|tokens| price.cost(&tokens)).max().unwrap_or(NanoDollars::ZERO)
+    price.most(prompt_bytes, output_tokens)
 }
 
 /// What a request is expected to use: its characters a quarter token each, and as much output as it may have. One that does not
@@ -143,17 +161,12 @@ mod tests {
     use super::*;
     use crate::dialect::Answer;
     use shared::limit::Weight;
-    use shared::money::Rate;
+    use shared::money::{Rate, Rates};
 
     fn tally() -> Tally {
         let rate = |usd: &str| Rate::per_million(usd.parse().unwrap()).unwrap();
-        let price = Price {
-            input: rate("1"),
-            cached_input: rate("1"),
-            cache_write: rate("1"),
-            output: rate("10"),
-            reasoning: rate("10"),
-        };
+        let price =
+            Price::flat(Rates { input: rate("1"), output: rate("10"), reasoning: rate("10"), ..Rates::default() });
         let tally = Tally::new(400, TokenWeights::default());
         tally.commit(Served { connection: "c".parse().unwrap(), model: "m".parse().unwrap(), price: Some(price) });
         tally
@@ -182,16 +195,23 @@ mod tests {
     }
 
     #[test]
-    fn an_upper_bound_takes_the_dearest_kind_of_input_and_of_output() {
-        let rate = |usd: &str| Rate::per_million(usd.parse().unwrap()).unwrap();
-        let price = Price {
-            input: rate("1"),
-            cached_input: rate("0.1"),
-            cache_write: rate("1.25"),
-            output: rate("10"),
-            reasoning: rate("12"),
-        };
-        assert_eq!(upper_bound(&price, 400, 100).nanos(), 400 * 1_250 + 100 * 12_000);
+    fn an_answer_without_text_and_without_usage_still_costs_its_input() {
+        let tally = tally();
+        tally.delivered(0);
+        let bill = tally.bill();
+        assert_eq!((bill.tokens.input, bill.cost.nanos(), bill.basis), (100, 100_000, Basis::Estimated));
+    }
+
+    #[test]
+    fn what_is_delivered_after_a_running_report_is_estimated_on_top() {
+        let tally = tally();
+        tally.delivered(10);
+        tally.report(Tokens { input: 7, output: 2, ..Tokens::default() });
+        assert_eq!((tally.bill().cost.nanos(), tally.bill().basis), (7_000 + 2 * 10_000, Basis::Exact));
+        tally.delivered(9);
+        assert_eq!((tally.bill().cost.nanos(), tally.bill().basis), (7_000 + 5 * 10_000, Basis::Estimated));
+        tally.report(Tokens { input: 7, output: 4, ..Tokens::default() });
+        assert_eq!((tally.bill().cost.nanos(), tally.bill().basis), (7_000 + 4 * 10_000, Basis::Exact));
     }
 
     #[test]

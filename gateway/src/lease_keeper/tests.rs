@@ -87,6 +87,7 @@ impl Scene {
 
     fn settle(&self, request: &str) {
         self.app.keeper.hand_over(Parcel::Settle(Box::new(Settlement {
+            admitted_ms: 0,
             account: "acme".parse().unwrap(),
             key: "ci".parse().unwrap(),
             request: request.parse().unwrap(),

@@ -62,9 +62,35 @@ async fn a_good_file_prints_the_ladder_of_everyone_whose_ladder_differs() {
         ],
         "{report}"
     );
-    assert!(report.contains("\nluna (fast), input $0.05, cached input $0.005, output $0.40 per million tokens\n"));
+    let luna = "\nluna (fast), input $0.05, cached input $0.005, output $0.40 per million tokens, by this file\n";
+    assert!(report.contains(luna), "{report}");
+    let terra = "\nterra, no price: the bundled list does not know it (refused for accounts with money limits)\n";
+    assert!(report.contains(terra), "{report}");
     assert!(report.contains("luna-upstream") && report.contains("32 at once, 500 requests/min"), "{report}");
     assert!(!report.contains("sk-") && !report.contains("hg-"), "a secret is shown:\n{report}");
+}
+
+#[tokio::test]
+async fn a_models_price_is_told_with_where_it_is_from_and_what_long_input_costs() {
+    let (_dir, path) = file(
+        "providers: {a: {dialect: anthropic, base_url: https://api.anthropic.com}}\n\
+         connections: [{id: c, provider: a, api_key: k, models: {sonnet: claude-sonnet-4-5, none: x, own: y}}]\n\
+         models:\n  sonnet: {provider: a}\n  none: {provider: a, price: {input: 0, output: 0}}\n\
+         \x20 own: {provider: a, price: {input: 1, cache_write: 1.25, cache_write_1h: 2, output: 5, output_audio: 9, \
+         long_context: {above: 200000, input: 2, output: 7.5}}}\n",
+    );
+    let outcome = run(command(&["check", "--config", &path])).await;
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    for line in [
+        "sonnet, input $3.00, cached input $0.30, cache write $3.75, cache write 1 h $6.00, output $15.00 per million \
+         tokens; above 200000 tokens of input input $6.00, cached input $0.60, cache write $7.50, cache write 1 h $12.00, \
+         output $22.50, by the bundled list: anthropic/claude-sonnet-4-5",
+        "none, free, by this file",
+        "own, input $1.00, cache write $1.25, cache write 1 h $2.00, output $5.00, audio output $9.00 per million tokens; \
+         above 200000 tokens of input input $2.00, output $7.50, by this file",
+    ] {
+        assert!(outcome.out.contains(&format!("\n{line}\n")), "{line}\n{}", outcome.out);
+    }
 }
 
 #[tokio::test]

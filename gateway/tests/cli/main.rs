@@ -4,5 +4,6 @@
 mod check;
 mod demo;
 mod health;
+mod manage;
 mod serve;
 mod support;

@@ -9,7 +9,7 @@ use super::reader::{At, Reader, Value};
 use super::section::draft;
 use super::yaml::Node;
 use crate::ids::{ModelName, PoolId, ProviderId, TierId};
-use crate::money::{Price, Rate};
+use crate::money::{LongContext, Price, Rate, Rates};
 
 /// A model that callers may name.
 #[derive(Debug, Clone)]
@@ -35,13 +35,63 @@ draft! {
         input: Rate = required,
         /// Input read from a cache; as `input` when absent.
         cached_input: Option<Rate> = optional,
-        /// Input written to a cache; as `input` when absent.
+        /// Input written to a cache that lasts for minutes; as `input` when absent.
         cache_write: Option<Rate> = optional,
+        /// Input written to a cache that lasts for an hour or longer; as `cache_write` when absent.
+        cache_write_1h: Option<Rate> = optional,
         /// Output.
         output: Rate = required,
         /// Reasoning; as `output` when absent.
         reasoning: Option<Rate> = optional,
+        /// Audio in the input; as `input` when absent.
+        input_audio: Option<Rate> = optional,
+        /// Audio in the output; as `output` when absent.
+        output_audio: Option<Rate> = optional,
+        /// Other rates for all of a request with much input.
+        long_context: Option<LongContext> = optional,
     }
+}
+
+draft! {
+    /// What all of a request costs whose input is long, in US dollars per million tokens.
+    struct LongContextDraft {
+        /// So many tokens of input, cached ones included, still cost the usual.
+        above: NonZeroU64 = required,
+        /// Fresh input.
+        input: Rate = required,
+        /// Input read from a cache; as `input` when absent.
+        cached_input: Option<Rate> = optional,
+        /// Input written to a cache that lasts for minutes; as `input` when absent.
+        cache_write: Option<Rate> = optional,
+        /// Input written to a cache that lasts for an hour or longer; as `cache_write` when absent.
+        cache_write_1h: Option<Rate> = optional,
+        /// Output.
+        output: Rate = required,
+        /// Reasoning; as `output` when absent.
+        reasoning: Option<Rate> = optional,
+        /// Audio in the input; as `input` when absent.
+        input_audio: Option<Rate> = optional,
+        /// Audio in the output; as `output` when absent.
+        output_audio: Option<Rate> = optional,
+    }
+}
+
+/// The rates of a draft; a class that is not given costs as much as the one it stands for.
+macro_rules! rates {
+    ($draft:expr) => {{
+        let (input, output) = ($draft.input.value?, $draft.output.value?);
+        let cache_write = $draft.cache_write.value?.unwrap_or(input);
+        Rates {
+            input,
+            cached_input: $draft.cached_input.value?.unwrap_or(input),
+            cache_write,
+            cache_write_1h: $draft.cache_write_1h.value?.unwrap_or(cache_write),
+            output,
+            reasoning: $draft.reasoning.value?.unwrap_or(output),
+            input_audio: $draft.input_audio.value?.unwrap_or(input),
+            output_audio: $draft.output_audio.value?.unwrap_or(output),
+        }
+    }};
 }
 
 draft! {
@@ -65,17 +115,20 @@ draft! {
 impl Value for Price {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let draft = PriceDraft::read(node, reader)?;
-        let (input, output) = (draft.input.value?, draft.output.value?);
-        Some(Self {
-            input,
-            cached_input: draft.cached_input.value?.unwrap_or(input),
-            cache_write: draft.cache_write.value?.unwrap_or(input),
-            output,
-            reasoning: draft.reasoning.value?.unwrap_or(output),
-        })
+        Some(Self { rates: rates!(draft), long_context: draft.long_context.value? })
     }
     fn schema() -> Json {
         PriceDraft::schema()
+    }
+}
+
+impl Value for LongContext {
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let draft = LongContextDraft::read(node, reader)?;
+        Some(Self { above: draft.above.value?.get(), rates: rates!(draft) })
+    }
+    fn schema() -> Json {
+        LongContextDraft::schema()
     }
 }
 

@@ -119,6 +119,11 @@ impl AccountKeys {
         format!("{}:ledger", self.base)
     }
 
+    /// Hash: the sums of one day (`2026-11-30`, UTC), `KEY:MODEL:WHAT` → amount.
+    pub fn day(&self, day: &str) -> String {
+        format!("{}:day:{day}", self.base)
+    }
+
     /// String: the amount of a credit, by its receipt.
     pub fn credit(&self, receipt: &RequestId) -> String {
         format!("{}:credit:{receipt}", self.base)

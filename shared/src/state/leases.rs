@@ -86,6 +86,7 @@ impl Store {
                 ]);
                 args.extend(token_args(tokens));
                 args.push(Arg::Int(held.progress.cost.nanos()));
+                args.extend(rare_token_args(tokens));
                 args.push(milli(held.progress.weighed.total_milli));
             }
             let indices = self.run_renew(&keys, &args).await?;
@@ -113,8 +114,16 @@ pub(super) fn milli(count: u64) -> Arg<'static> {
     Arg::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// The five token classes, in the order of the ledger.
+/// The token classes that every row of the ledger has, in its order.
 pub(super) fn token_args(tokens: &Tokens) -> [Arg<'static>; 5] {
-    [tokens.input, tokens.cached_input, tokens.cache_write, tokens.output, tokens.reasoning]
-        .map(|count| Arg::Int(i64::try_from(count).unwrap_or(i64::MAX).min((1 << 53) - 1)))
+    [tokens.input, tokens.cached_input, tokens.cache_write, tokens.output, tokens.reasoning].map(count_arg)
+}
+
+/// Those that a row has only if there are some.
+pub(super) fn rare_token_args(tokens: &Tokens) -> [Arg<'static>; 3] {
+    [tokens.cache_write_1h, tokens.input_audio, tokens.output_audio].map(count_arg)
+}
+
+fn count_arg(count: u64) -> Arg<'static> {
+    Arg::Int(i64::try_from(count).unwrap_or(i64::MAX).min((1 << 53) - 1))
 }

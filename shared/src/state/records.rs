@@ -271,13 +271,9 @@ impl Store {
     async fn write_secrets(&self, accounts: &[AccountRecord], old: &BTreeSet<String>) -> Result<(), StateError> {
         let mut current = BTreeSet::new();
         for account in accounts {
-            let mut set = redis::cmd("SADD");
-            self.link.command(set.arg(self.keys.accounts()).arg(account.id.as_str())).await?;
+            self.note_account(&account.id).await?;
             for key in &account.keys {
-                let name = self.keys.secret(key.secret);
-                let mut cmd = redis::cmd("HSET");
-                cmd.arg(name).arg("account").arg(account.id.as_str()).arg("key").arg(key.id.as_str());
-                self.link.command(&cmd).await?;
+                self.point_secret(key.secret, &account.id, &key.id).await?;
                 current.insert(key.secret.to_hex());
             }
         }
@@ -285,6 +281,23 @@ impl Store {
             self.link.command(redis::cmd("DEL").arg(self.keys.secret_hex(hex))).await?;
         }
         Ok(())
+    }
+
+    /// A secret leads to this key from now on.
+    pub(super) async fn point_secret(
+        &self,
+        secret: SecretHash,
+        account: &AccountId,
+        key: &KeyId,
+    ) -> Result<(), StateError> {
+        let mut cmd = redis::cmd("HSET");
+        cmd.arg(self.keys.secret(secret)).arg("account").arg(account.as_str()).arg("key").arg(key.as_str());
+        self.link.command(&cmd).await.map(drop)
+    }
+
+    /// The account is among those that are known.
+    pub(super) async fn note_account(&self, account: &AccountId) -> Result<(), StateError> {
+        self.link.command(redis::cmd("SADD").arg(self.keys.accounts()).arg(account.as_str())).await.map(drop)
     }
 
     async fn members<T, E: std::fmt::Display>(
@@ -299,13 +312,9 @@ impl Store {
     }
 }
 
-impl CallerRecord {
-    fn read(
-        account: AccountId,
-        key: KeyId,
-        record: &HashMap<String, String>,
-        owner: &HashMap<String, String>,
-    ) -> Result<Self, StateError> {
+impl KeyRights {
+    /// As they stand in a key's record.
+    pub(super) fn read(record: &HashMap<String, String>) -> Result<Self, StateError> {
         let text = |field: &str| record.get(field).filter(|value| !value.is_empty()).cloned();
         let count = |field: &str| record.get(field).map(|value| id(value.parse::<u32>())).transpose();
         let spend = match text("spend_limit") {
@@ -317,7 +326,7 @@ impl CallerRecord {
             }),
         };
         let byok = text("byok").unwrap_or_default();
-        let rights = KeyRights {
+        Ok(Self {
             rpm: count("rpm")?,
             tpm: count("tpm")?,
             max_concurrent: count("max_concurrent")?,
@@ -328,7 +337,45 @@ impl CallerRecord {
             byok: byok.split_terminator('\n').map(|one| id(ConnectionId::parse(one))).collect::<Result<_, _>>()?,
             platform_fallback: record.get("platform_fallback").map(String::as_str) == Some("yes"),
             peers: record.get("peers").map(String::as_str) == Some("yes"),
-        };
+        })
+    }
+
+    /// The fields of a record that say the same.
+    pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
+        let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let mut fields = vec![
+            ("priority", self.priority.get().to_string()),
+            ("platform_fallback", word(self.platform_fallback)),
+            ("peers", word(self.peers)),
+        ];
+        let counts = [("rpm", self.rpm), ("tpm", self.tpm), ("max_concurrent", self.max_concurrent)];
+        fields.extend(counts.into_iter().filter_map(|(field, count)| Some((field, count?.to_string()))));
+        if let Some(spend) = &self.spend {
+            fields.push(("spend_limit", spend.limit.nanos().to_string()));
+            fields.push(("spend_period", spend.period.clone()));
+            fields.push(("spend_zone", spend.zone.clone()));
+        }
+        if !self.quotas.is_empty() {
+            fields.push(("quotas", quotas_text(&self.quotas)));
+        }
+        if !self.models.is_empty() {
+            fields.push(("models", self.models.join("\n")));
+        }
+        if !self.byok.is_empty() {
+            fields.push(("byok", self.byok.iter().map(ConnectionId::as_str).collect::<Vec<_>>().join("\n")));
+        }
+        fields
+    }
+}
+
+impl CallerRecord {
+    fn read(
+        account: AccountId,
+        key: KeyId,
+        record: &HashMap<String, String>,
+        owner: &HashMap<String, String>,
+    ) -> Result<Self, StateError> {
+        let rights = KeyRights::read(record)?;
         let is = |field: &str, word: &str| owner.get(field).map(String::as_str) == Some(word);
         Ok(Self {
             account,
@@ -368,32 +415,9 @@ impl OwnerFields {
 
 /// The fields of a key's record; `rev` is the hash of all others and of the account's.
 fn record_fields(key: &KeyRecord, owner: &OwnerFields) -> Vec<(&'static str, String)> {
-    let rights = &key.rights;
-    let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-    let mut fields = vec![
-        ("status", "active".to_owned()),
-        ("secret", key.secret.to_hex()),
-        ("source", "file".to_owned()),
-        ("priority", rights.priority.get().to_string()),
-        ("platform_fallback", word(rights.platform_fallback)),
-        ("peers", word(rights.peers)),
-    ];
-    let counts = [("rpm", rights.rpm), ("tpm", rights.tpm), ("max_concurrent", rights.max_concurrent)];
-    fields.extend(counts.into_iter().filter_map(|(field, count)| Some((field, count?.to_string()))));
-    if let Some(spend) = &rights.spend {
-        fields.push(("spend_limit", spend.limit.nanos().to_string()));
-        fields.push(("spend_period", spend.period.clone()));
-        fields.push(("spend_zone", spend.zone.clone()));
-    }
-    if !rights.quotas.is_empty() {
-        fields.push(("quotas", quotas_text(&rights.quotas)));
-    }
-    if !rights.models.is_empty() {
-        fields.push(("models", rights.models.join("\n")));
-    }
-    if !rights.byok.is_empty() {
-        fields.push(("byok", rights.byok.iter().map(ConnectionId::as_str).collect::<Vec<_>>().join("\n")));
-    }
+    let mut fields =
+        vec![("status", "active".to_owned()), ("secret", key.secret.to_hex()), ("source", "file".to_owned())];
+    fields.extend(key.rights.fields());
     let mut hash = Sha256::new();
     let owned = [("money", owner.money), ("overdraft", owner.overdraft), ("residency", &owner.residency)];
     for (field, value) in owned.into_iter().chain(fields.iter().map(|(field, value)| (*field, value.as_str()))) {
@@ -406,12 +430,12 @@ fn record_fields(key: &KeyRecord, owner: &OwnerFields) -> Vec<(&'static str, Str
 }
 
 /// The receipt of the opening balance.
-fn opening_receipt() -> Result<RequestId, StateError> {
+pub(super) fn opening_receipt() -> Result<RequestId, StateError> {
     id(RequestId::parse("opening"))
 }
 
 /// What stands in Redis must have been written by us.
-fn id<T, E: std::fmt::Display>(parsed: Result<T, E>) -> Result<T, StateError> {
+pub(super) fn id<T, E: std::fmt::Display>(parsed: Result<T, E>) -> Result<T, StateError> {
     parsed.map_err(|error| StateError::Reply(error.to_string()))
 }
 
@@ -422,6 +446,6 @@ fn texts<const N: usize>(value: Value) -> Result<[Option<String>; N], StateError
         .ok_or_else(|| StateError::Reply("HMGET should have answered one item a field".into()))
 }
 
-fn fields(value: Option<Value>) -> Result<HashMap<String, String>, StateError> {
+pub(super) fn fields(value: Option<Value>) -> Result<HashMap<String, String>, StateError> {
     redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|error| StateError::Reply(error.to_string()))
 }

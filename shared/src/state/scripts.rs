@@ -35,8 +35,12 @@ pub const SETTLE: &str = assemble!(" flags=allow-oom", ["clock", "line", "ring",
 pub const CREDIT: &str = assemble!("", [], "credit");
 /// `declare` as it is sent.
 pub const DECLARE: &str = assemble!("", [], "declare");
+/// `amend` as it is sent.
+pub const AMEND: &str = assemble!("", ["clock"], "amend");
+/// `open_account` as it is sent.
+pub const OPEN_ACCOUNT: &str = assemble!("", [], "open_account");
 /// `survey` as it is sent.
-pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "window", "closures", "health"], "survey");
+pub const SURVEY: &str = assemble!(" flags=no-writes", ["clock", "window", "ring", "closures", "health"], "survey");
 /// `explain` as it is sent.
 pub const EXPLAIN: &str = assemble!(" flags=no-writes", ["clock", "window", "closures"], "explain");
 
@@ -51,6 +55,8 @@ pub struct Scripts {
     pub(super) settle: Script,
     pub(super) credit: Script,
     pub(super) declare: Script,
+    pub(super) amend: Script,
+    pub(super) open_account: Script,
     pub(super) survey: Script,
     pub(super) explain: Script,
 }
@@ -78,6 +84,8 @@ impl Scripts {
             settle: script("settle", SETTLE),
             credit: script("credit", CREDIT),
             declare: script("declare", DECLARE),
+            amend: script("amend", AMEND),
+            open_account: script("open_account", OPEN_ACCOUNT),
             survey: script("survey", SURVEY),
             explain: script("explain", EXPLAIN),
         }

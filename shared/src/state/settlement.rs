@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::admission::SpendSpan;
-use super::leases::{milli, token_args};
+use super::leases::{milli, rare_token_args, token_args};
 use super::link::StateError;
 use super::quotas::{QuotaTurn, read_turns};
 use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, ConnectionId, KeyId, ModelName, RequestId};
-use crate::limit::Weighed;
+use crate::limit::{Cycle, Period, Weighed};
 use crate::money::{NanoDollars, Tokens};
 
 /// About so many rows of an account's ledger are kept.
@@ -26,6 +26,8 @@ pub struct Settlement {
     pub key: KeyId,
     /// The request: settled once.
     pub request: RequestId,
+    /// When it was admitted, by Redis' clock (Unix ms): it is summed up under that day.
+    pub admitted_ms: i64,
     /// The period it was admitted in ([`AdmitAsk::span`](super::admission::AdmitAsk)): that one is charged, whenever it settles.
     pub span: Option<SpendSpan>,
     /// The counters it was admitted under, likewise.
@@ -106,6 +108,8 @@ pub struct LapsedRequest {
     pub key: KeyId,
     /// The request.
     pub request: RequestId,
+    /// When it was admitted, by Redis' clock (Unix ms).
+    pub admitted_ms: i64,
     /// The period it was admitted in.
     pub span: Option<SpendSpan>,
     /// The counters it was admitted under.
@@ -169,8 +173,8 @@ impl Store {
     /// of quotas and tokens per minute, writes one ledger row. Where the account may not overdraw and the cost exceeds what it has, the rest is waived, and the row tells
     /// how much. A request Redis knows nothing of (any more) is settled too.
     pub async fn settle(&self, settlement: &Settlement) -> Result<Settle, StateError> {
-        let Settlement { account, key, request, span, quotas, .. } = settlement;
-        let keys = self.settle_keys(account, (key, request), span.as_ref(), quotas);
+        let Settlement { account, key, request, admitted_ms, span, quotas, .. } = settlement;
+        let keys = self.settle_keys(account, (key, request), (*admitted_ms, span.as_ref()), quotas);
         let marks: Vec<String> = quotas.iter().map(QuotaTurn::mark).collect();
         let mut args = self.settle_args("settle", key, request, span.as_ref());
         args.extend([
@@ -183,6 +187,9 @@ impl Store {
             Arg::Int(settlement.cost.nanos().max(0)),
             Arg::Text(settlement.basis.as_str()),
             Arg::Text(settlement.outcome.as_str()),
+        ]);
+        args.extend(rare_token_args(&settlement.tokens));
+        args.extend([
             Arg::Text(settlement.upstream.as_str()),
             milli(settlement.weighed.total_milli),
             milli(settlement.weighed.output_milli),
@@ -203,12 +210,12 @@ impl Store {
     /// Settles a request whose lease lapsed at the last progress that was reported, marked `estimated`. Does nothing to one
     /// that was renewed or settled meanwhile.
     pub async fn settle_lapsed(&self, lapsed: &LapsedRequest) -> Result<SettleLapsed, StateError> {
-        let LapsedRequest { account, key, request, span, quotas } = lapsed;
-        let keys = self.settle_keys(account, (key, request), span.as_ref(), quotas);
+        let LapsedRequest { account, key, request, admitted_ms, span, quotas } = lapsed;
+        let keys = self.settle_keys(account, (key, request), (*admitted_ms, span.as_ref()), quotas);
         let marks: Vec<String> = quotas.iter().map(QuotaTurn::mark).collect();
         let mut args = self.settle_args("lapsed", key, request, span.as_ref());
         // The figures come from the last progress.
-        args.resize(21, Arg::Int(0));
+        args.resize(24, Arg::Int(0));
         args.extend(quotas.iter().zip(&marks).flat_map(|(quota, mark)| quota.settle_args(mark)));
         let (tag, reply) = Reply::open("settle", self.link.run(&self.scripts.settle, &keys, &args).await?)?;
         match tag.as_str() {
@@ -231,12 +238,12 @@ impl Store {
         for (key, requests) in self.survey_lapsed(account, &keys).await? {
             let mut pipeline = redis::pipe();
             for request in &requests {
-                let fields = ["spend_label", "spend_start", "spend_end", "quotas"];
-                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&fields);
+                pipeline.cmd("HMGET").arg(slot.request(request)).arg(&OPEN_FIELDS);
             }
             for (request, fields) in requests.into_iter().zip(self.link.pipeline(&pipeline).await?) {
-                let (span, quotas) = admitted_under(fields)?;
-                found.push(LapsedRequest { account: account.clone(), key: key.clone(), request, span, quotas });
+                let (admitted_ms, span, quotas) = admitted(fields)?;
+                let (account, key) = (account.clone(), key.clone());
+                found.push(LapsedRequest { account, key, request, admitted_ms, span, quotas });
             }
         }
         Ok(found)
@@ -256,15 +263,16 @@ impl Store {
         &self,
         account: &AccountId,
         (key, request): (&KeyId, &RequestId),
-        span: Option<&SpendSpan>,
+        (admitted_ms, span): (i64, Option<&SpendSpan>),
         quotas: &[QuotaTurn],
     ) -> Vec<String> {
         let account = self.keys.of_account(account);
         let key = account.of_key(key);
-        let mut keys = Vec::with_capacity(12 + quotas.len());
+        let day = account.day(&Period::utc(Cycle::Day).span_at(admitted_ms).label);
+        let mut keys = Vec::with_capacity(13 + quotas.len());
         keys.extend([account.record(), key.record(), account.balance(), account.reserved(), account.request(request)]);
         keys.extend([key.spend(span.map_or("", |span| &span.label)), key.leases(), key.waiters(), key.alive()]);
-        keys.extend([account.ledger(), key.tpm(), key.held()]);
+        keys.extend([account.ledger(), day, key.tpm(), key.held()]);
         keys.extend(quotas.iter().map(|quota| quota.counter(&key)));
         keys
     }
@@ -290,16 +298,21 @@ impl Store {
     }
 }
 
-/// The period and the quotas an open request was admitted under.
-fn admitted_under(fields: redis::Value) -> Result<(Option<SpendSpan>, Vec<QuotaTurn>), StateError> {
+/// The fields of an open request that say when it was admitted, and under what.
+const OPEN_FIELDS: [&str; 5] = ["admitted_at", "spend_label", "spend_start", "spend_end", "quotas"];
+
+/// When an open request was admitted, in which period and under which quotas. One that is gone meanwhile was settled, and will
+/// not be again.
+fn admitted(fields: redis::Value) -> Result<(i64, Option<SpendSpan>, Vec<QuotaTurn>), StateError> {
     let error = || StateError::Reply("an open request whose period is unreadable".into());
     let fields: Vec<Option<String>> = redis::from_redis_value(fields).map_err(|_| error())?;
-    let [label, start, end, quotas] = <[Option<String>; 4]>::try_from(fields).map_err(|_| error())?;
+    let [at, label, start, end, quotas] = <[Option<String>; 5]>::try_from(fields).map_err(|_| error())?;
+    let at = at.and_then(|at| at.parse().ok()).unwrap_or(0);
     let quotas = read_turns(&quotas.unwrap_or_default())?;
     let Some(label) = label.filter(|label| !label.is_empty()) else {
-        return Ok((None, quotas));
+        return Ok((at, None, quotas));
     };
     let number = |text: Option<String>| text.unwrap_or_default().parse::<i64>().map_err(|_| error());
-    let end_ms = Some(number(end)?).filter(|end| *end > 0);
-    Ok((Some(SpendSpan { label: Arc::from(label), start_ms: number(start)?, end_ms }), quotas))
+    let (start_ms, end_ms) = (number(start)?, Some(number(end)?).filter(|end| *end > 0));
+    Ok((at, Some(SpendSpan { label: Arc::from(label), start_ms, end_ms }), quotas))
 }

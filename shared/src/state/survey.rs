@@ -1,14 +1,20 @@
 //! `survey`: what stands in Redis now, for people, metrics and the sweep. Writes nothing.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::capacity::LockCause;
+use super::keys::KeyKeys;
 use super::link::StateError;
+use super::quotas::{QuotaTurn, Turn};
 use super::reply::Reply;
 use super::script::Arg;
 use super::store::Store;
 use crate::ids::{AccountId, BucketName, ConnectionId, GroupId, KeyId, ModelName, RequestId};
 use crate::money::NanoDollars;
+
+/// A client key's tokens per minute are counted in slices this long.
+const TPM_SLICE_MS: i64 = 1_000;
 
 /// An account at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +46,23 @@ pub struct KeyView {
     pub rate_frees: Duration,
     /// Spent in the period asked about.
     pub spent: NanoDollars,
+    /// What open requests may spend of it yet.
+    pub spending: NanoDollars,
+    /// Thousandths of tokens of the last minute.
+    pub tokens: Used,
+    /// What is used of each quota asked about.
+    pub quotas: Vec<Used>,
+}
+
+/// What is used of one limit: requests, tokens or thousandths of them, nano-dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Used {
+    /// For good.
+    pub used: i64,
+    /// By requests that are open, at most.
+    pub held: i64,
+    /// Until the oldest of it counts no more; `None` where that has no end or only the calendar knows, and where nothing is used.
+    pub oldest: Option<Duration>,
 }
 
 /// A client key to look at.
@@ -49,6 +72,8 @@ pub struct KeyQuery {
     pub key: KeyId,
     /// The label of the period whose spend is wanted.
     pub label: Option<String>,
+    /// The quotas to look at.
+    pub quotas: Vec<QuotaTurn>,
 }
 
 /// A group at one moment.
@@ -141,12 +166,14 @@ impl Store {
             ask.add("waiters", key.alive());
             ask.add("rate", key.rpm());
             ask.add("amount", key.spend(query.label.as_deref().unwrap_or("")));
+            ask.add_limits(&key, &query.quotas);
         }
         let (now_ms, mut rows) = ask.run(self, Duration::ZERO).await?;
         let balance = optional_money(&mut rows.row()?)?;
         let reserved = optional_money(&mut rows.row()?)?.unwrap_or_default();
         let mut views = Vec::with_capacity(keys.len());
         for query in keys {
+            let key = slot.of_key(&query.key);
             let (mut leases, mut waiting, mut rate) = (rows.row()?, rows.row()?, rows.row()?);
             views.push(KeyView {
                 key: query.key.clone(),
@@ -156,7 +183,13 @@ impl Store {
                 rate_used: rate.count()?,
                 rate_frees: rate.wait()?,
                 spent: optional_money(&mut rows.row()?)?.unwrap_or_default(),
+                spending: NanoDollars::ZERO,
+                tokens: Used::default(),
+                quotas: Vec::new(),
             });
+            if let Some(view) = views.last_mut() {
+                view.read_limits(query, &key, &mut rows)?;
+            }
         }
         Ok(AccountView { now_ms, balance, reserved, keys: views })
     }
@@ -220,6 +253,44 @@ impl Store {
     }
 }
 
+impl KeyView {
+    /// The rows that [`Survey::add_limits`] asked for.
+    fn read_limits(&mut self, query: &KeyQuery, key: &KeyKeys, rows: &mut Reply) -> Result<(), StateError> {
+        let (mut tokens, mut row, mut held) = (Used::read_ring(&mut rows.row()?)?, rows.row()?, HashMap::new());
+        while !row.is_empty() {
+            let counter = row.word()?;
+            let amount = row.word()?.parse::<i64>().map_err(|error| StateError::Reply(error.to_string()))?;
+            held.insert(counter, amount);
+        }
+        let held = |counter: &str| held.get(counter).copied().unwrap_or(0);
+        tokens.held = held(&key.tpm());
+        self.tokens = tokens;
+        let spend = key.spend(query.label.as_deref().unwrap_or(""));
+        self.spending = NanoDollars::new(held(&spend)).unwrap_or(NanoDollars::MAX);
+        for quota in &query.quotas {
+            let mut row = rows.row()?;
+            let used = match quota.turn {
+                Turn::Window { .. } => Used::read_ring(&mut row)?,
+                Turn::Period(_) => Used::read_count(&mut row)?,
+            };
+            self.quotas.push(Used { held: held(&quota.counter(key)), ..used });
+        }
+        Ok(())
+    }
+}
+
+impl Used {
+    fn read_ring(row: &mut Reply) -> Result<Self, StateError> {
+        let (used, oldest) = (row.int()?, row.wait()?);
+        Ok(Self { used, held: 0, oldest: Some(oldest).filter(|wait| !wait.is_zero()) })
+    }
+
+    fn read_count(row: &mut Reply) -> Result<Self, StateError> {
+        row.int()?;
+        Ok(Self { used: row.int()?, ..Self::default() })
+    }
+}
+
 impl ConnectionView {
     fn read(query: &ConnectionQuery, rows: &mut Reply) -> Result<Self, StateError> {
         Ok(Self {
@@ -272,20 +343,37 @@ impl Health {
 /// What to look at: a kind and a key each.
 #[derive(Debug, Default)]
 struct Survey {
-    kinds: Vec<&'static str>,
+    kinds: Vec<Arg<'static>>,
     keys: Vec<String>,
 }
 
 impl Survey {
     fn add(&mut self, kind: &'static str, key: String) {
-        self.kinds.push(kind);
+        self.kinds.push(Arg::Text(kind));
         self.keys.push(key);
+    }
+
+    fn add_ring(&mut self, slice_ms: i64, key: String) {
+        self.kinds.push(Arg::Int(slice_ms));
+        self.keys.push(key);
+    }
+
+    /// What is used and held of a client key's tokens per minute, spend limit and quotas.
+    fn add_limits(&mut self, key: &KeyKeys, quotas: &[QuotaTurn]) {
+        self.add_ring(TPM_SLICE_MS, key.tpm());
+        self.add("held", key.held());
+        for quota in quotas {
+            match quota.turn {
+                Turn::Window { slice_ms } => self.add_ring(slice_ms, quota.counter(key)),
+                Turn::Period(_) => self.add("amount", quota.counter(key)),
+            }
+        }
     }
 
     /// The store's clock, and one row a key.
     async fn run(self, store: &Store, max_lock: Duration) -> Result<(i64, Reply), StateError> {
         let mut args = vec![Arg::Int(super::reply::ms(max_lock))];
-        args.extend(self.kinds.iter().copied().map(Arg::Text));
+        args.extend(self.kinds);
         let (tag, mut reply) = Reply::open("survey", store.link.run(&store.scripts.survey, &self.keys, &args).await?)?;
         if tag != "survey" {
             return Err(reply.unknown(&tag));

@@ -40,7 +40,10 @@ async fn measured(table: &Table, name: &str, each: impl AsyncFn(u32)) -> (f64, f
     let calls: u64 = stats.iter().filter(|(name, _)| name.as_str() != "evalsha").map(|(_, (calls, _))| calls).sum();
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let (calls, micros) = (calls as f64 / total, micros as f64 / total);
-    println!("{name:8} {calls:5.1} calls {micros:6.1} µs");
+    let usual = table.text(&["INFO", "latencystats"]).await;
+    let usual = usual.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:p50=")).unwrap();
+    let usual = usual.split(',').next().unwrap();
+    println!("{name:8} {calls:5.1} calls {micros:6.1} µs (half within {usual})");
     (calls, micros)
 }
 
@@ -97,7 +100,28 @@ async fn one_request_with_all_limits_on_and_three_candidates_takes_few_calls_to_
     let calls: f64 = all.iter().map(|(calls, _)| calls).sum();
     let micros: f64 = all.iter().map(|(_, micros)| micros).sum();
     println!("request  {calls:5.1} calls {micros:6.1} µs");
-    assert!(calls < 50.0, "{calls} calls");
+    // Of the 51, two keep the sums of the day (HGET, HSET), and three what the spend limit may yet be overspent by (HMGET,
+    // HINCRBY, PEXPIRE at admission). One more each 10 s, and for a conversation's first request.
+    assert!(calls < 52.0, "{calls} calls");
+}
+
+#[tokio::test]
+async fn a_key_without_limits_pays_for_none_of_them() {
+    let table = Table::with(Scripts::new()).await;
+    table.declare_rights(KeyRights::default()).await;
+    let name = |n: u32| format!("0190b3c4-6f00-7abc-8def-{n:012}");
+    let (admit, _) = measured(&table, "admit", async |n| {
+        let answer = table.admit(&name(n)).await;
+        assert!(matches!(answer, Admit::Admitted { .. }), "{answer:?}");
+    })
+    .await;
+    let (settle, _) = measured(&table, "settle", async |n| {
+        table.settle(&name(n), 1).await;
+    })
+    .await;
+    // Admission: the time, three records to read, the lease and the open request with their expiry. Settlement: the time, the
+    // open request, the lease, the line behind it, the row, the sums of the day, and the receipt in three.
+    assert!(admit < 8.5 && settle < 10.5, "{admit} and {settle} calls");
 }
 
 #[tokio::test]

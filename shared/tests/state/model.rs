@@ -251,14 +251,15 @@ impl<'a> Game<'a> {
     }
 
     async fn settle_lapsed(&mut self, call: Call) -> Result<(), TestCaseError> {
+        let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
         let lapsed = LapsedRequest {
             account: self.table.account.clone(),
             key: self.table.key.clone(),
             request: self.id(call),
+            admitted_ms: seen.iter().find(|one| one.request == self.id(call)).map_or(START, |one| one.admitted_ms),
             span: Some(month(LABEL, 0, 1 << 40)),
             quotas: self.turns(),
         };
-        let seen = self.table.store().lapsed(&self.table.account).await.unwrap();
         let due = self.account.lapsed(&self.name(call), self.now_ms());
         prop_assert_eq!(seen.contains(&lapsed), due);
         for _ in 0..call.times() {
@@ -404,6 +405,18 @@ impl<'a> Game<'a> {
         prop_assert_eq!(self.account.credited() - spent, balance);
         let counter = self.table.text(&["GET", &format!("hg:{{a:acme}}:key:ci:spend:{LABEL}")]).await;
         prop_assert_eq!(counter.parse().unwrap_or(0), spent);
+        self.audit_days(count as u64, spent).await
+    }
+
+    /// The sums of all days are those of the ledger.
+    async fn audit_days(&self, rows: u64, spent: i64) -> Result<(), TestCaseError> {
+        let names = self.table.command(&["KEYS", "hg:{a:acme}:day:*"]).await;
+        let names: Vec<String> = redis::from_redis_value(names).unwrap();
+        let days: Vec<String> = names.iter().map(|name| name.rsplit(':').next().unwrap().to_owned()).collect();
+        let sums = self.table.store().day_sums(&self.table.account, &days).await.unwrap();
+        let sums: Vec<_> = sums.iter().flat_map(|day| day.values()).collect();
+        prop_assert_eq!(sums.iter().map(|sum| sum.requests).sum::<u64>(), rows);
+        prop_assert_eq!(sums.iter().map(|sum| sum.cost.nanos()).sum::<i64>(), spent);
         Ok(())
     }
 }

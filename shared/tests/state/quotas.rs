@@ -6,6 +6,7 @@ use std::time::Duration;
 use shared::limit::{Amount, Cycle, Extent, Period, Quota};
 use shared::money::Tokens;
 use shared::state::admission::{Admit, AdmitAsk, Bound, Estimate, Hold, Place, SpendSpan};
+use shared::state::leases::{KeyLease, Progress};
 use shared::state::quotas::{QuotaTurn, Turn};
 use shared::state::records::{KeyRights, SpendLimit};
 use shared::state::settlement::{LapsedRequest, Settle, SettleLapsed, Settlement, Upstream};
@@ -253,6 +254,37 @@ async fn a_free_model_asks_for_no_money_but_counts_in_all_other_quotas() {
 }
 
 #[tokio::test]
+async fn a_quota_of_tokens_counts_every_class_also_of_a_request_whose_replica_died() {
+    let mut play = Play::of(tokens(1_000), forever()).await;
+    let all = Tokens {
+        input: 1,
+        cached_input: 2,
+        cache_write: 4,
+        cache_write_1h: 8,
+        output: 16,
+        reasoning: 32,
+        input_audio: 64,
+        output_audio: 128,
+    };
+    for name in ["q1", "q2"] {
+        assert!(play.starts(name, 500).await);
+    }
+    let settlement = Settlement { tokens: all, quotas: play.turns(), ..play.table.settlement("q1", 0) };
+    play.table.store().settle(&settlement).await.unwrap();
+    assert_eq!(play.text("GET", "quota:tokens-total:total").await, "255");
+    let progress = Progress { tokens: all, ..Progress::default() };
+    let lease = KeyLease { key: play.table.key.clone(), request: request("q2"), progress };
+    play.table.store().renew_keys(&play.table.account, &[lease]).await.unwrap();
+    play.at(15_000).await;
+    let lapsed = play.table.store().lapsed(&play.table.account).await.unwrap();
+    assert_eq!(play.table.store().settle_lapsed(&lapsed[0]).await.unwrap(), SettleLapsed::Settled);
+    assert_eq!(play.text("GET", "quota:tokens-total:total").await, "510");
+    let day = play.table.store().day_sums(&play.table.account, &["2033-05-18".to_owned()]).await.unwrap();
+    let sum = day[0].values().next().unwrap();
+    assert_eq!((sum.requests, sum.input, sum.output), (2, 2 * 79, 2 * 176), "and so do the sums of the day");
+}
+
+#[tokio::test]
 async fn the_request_of_a_replica_that_died_leaves_no_hold_and_no_count_behind() {
     let both = vec![
         Quota { amount: tokens(10), extent: Extent::Sliding(secs(60)) },
@@ -267,6 +299,7 @@ async fn the_request_of_a_replica_that_died_leaves_no_hold_and_no_count_behind()
         account: play.table.account.clone(),
         key: play.table.key.clone(),
         request: request("q1"),
+        admitted_ms: START,
         span: None,
         quotas: turns,
     };
@@ -318,12 +351,8 @@ const WAITERS: &str = "hg:{a:acme}:key:ci:waiters";
 #[tokio::test]
 async fn who_waits_for_what_others_hold_is_overtaken_by_nobody_who_wants_of_the_same() {
     let (table, may) = spending(100).await;
-    let ask = |name: &str, hold: Hold| AdmitAsk {
-        hold,
-        span: Some(may.clone()),
-        place: STAND,
-        ..table.admit_ask(name)
-    };
+    let ask =
+        |name: &str, hold: Hold| AdmitAsk { hold, span: Some(may.clone()), place: STAND, ..table.admit_ask(name) };
     let asks = async |replica: usize, name: &str, most: i64| {
         table.stores[replica].admit(&ask(name, Hold::AtMost(nanos(most)))).await.unwrap()
     };

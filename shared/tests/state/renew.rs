@@ -95,7 +95,16 @@ async fn progress_is_kept_with_the_open_request() {
     let table = Table::new().await;
     table.declare_rights(at_once(5)).await;
     table.admit("q1").await;
-    let tokens = Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5 };
+    let tokens = Tokens {
+        input: 1,
+        cached_input: 2,
+        cache_write: 3,
+        output: 4,
+        reasoning: 5,
+        cache_write_1h: 6,
+        input_audio: 7,
+        output_audio: 8,
+    };
     let progress = Progress {
         served_model: Some(model("n")),
         connection: Some(connection("a")),
@@ -114,11 +123,14 @@ async fn progress_is_kept_with_the_open_request() {
         "output",
         "reasoning",
         "cost",
+        "cache_write_1h",
+        "input_audio",
+        "output_audio",
         "weighed",
     ];
     let mut seen = Vec::new();
     for field in fields {
         seen.push(table.text(&["HGET", "hg:{a:acme}:req:q1", field]).await);
     }
-    assert_eq!(seen, ["n", "a", "1", "2", "3", "4", "5", "9007199254740991", "9007199254740991"]);
+    assert_eq!(seen, ["n", "a", "1", "2", "3", "4", "5", "9007199254740991", "6", "7", "8", "9007199254740991"]);
 }

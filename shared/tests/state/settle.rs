@@ -5,6 +5,7 @@ use std::slice::from_ref;
 use shared::money::{NanoDollars, Tokens};
 use shared::state::admission::{AdmitAsk, Hold};
 use shared::state::leases::{KeyLease, Progress};
+use shared::state::ledger::{DaySum, DaySums, LedgerPlace};
 use shared::state::records::{KeyRights, Money, Overdraft, SpendLimit};
 use shared::state::settlement::{Basis, LapsedRequest, LedgerRow, Outcome, Settle, SettleLapsed, Settlement};
 
@@ -56,6 +57,84 @@ async fn a_request_is_settled_once_with_one_row_and_every_figure_moves_by_its_co
     let expected = "at=2000000000000 basis=exact cache_write=0 cached_input=0 connection=a cost=7 id=q1 input=10 key=ci \
                     model=m outcome=ok output=5 reasoning=0 served_model=m";
     assert_eq!(fields.join(" "), expected);
+}
+
+#[tokio::test]
+async fn the_sums_of_a_day_stay_exact_when_rows_are_gone_and_a_late_request_counts_on_the_day_it_was_admitted() {
+    let table = Table::new().await;
+    limited(&table, 1_000, Overdraft::Soft).await;
+    for (name, cost) in [("q1", 7), ("q2", 0), ("q3", 5)] {
+        let mut ask = settlement(&table, name, cost);
+        ask.tokens =
+            Tokens { input: 1, cached_input: 2, cache_write_1h: 3, output: 4, output_audio: 5, ..Tokens::default() };
+        if name == "q3" {
+            ask.served_model = Some(model("n"));
+            ask.admitted_ms = START + 86_400_000;
+        }
+        for store in &table.stores {
+            store.settle(&ask).await.unwrap();
+        }
+    }
+    // A replica died; its request is settled days later.
+    admit(&table, "late", 50).await;
+    let progress =
+        Progress { cost: nanos(11), tokens: Tokens { input: 9, ..Tokens::default() }, ..Progress::default() };
+    let lease = KeyLease { key: table.key.clone(), request: request("late"), progress };
+    table.store().renew_keys(&table.account, &[lease]).await.unwrap();
+    table.at(3 * 86_400_000).await;
+    for lapsed in table.store().lapsed(&table.account).await.unwrap() {
+        assert_eq!(table.store().settle_lapsed(&lapsed).await.unwrap(), SettleLapsed::Settled);
+    }
+    table.command(&["DEL", "hg:{a:acme}:ledger"]).await;
+    let days = ["2033-05-18", "2033-05-19", "2033-05-20", "2033-05-21"].map(String::from);
+    let sums = table.store().day_sums(&table.account, &days).await.unwrap();
+    let sum = |requests, input, output, cost| DaySum { requests, input, output, cost: nanos(cost) };
+    let of = |name| (table.key.clone(), model(name));
+    assert_eq!(sums[0], DaySums::from([(of("m"), sum(3, 12 + 9, 18, 18))]));
+    assert_eq!(sums[1], DaySums::from([(of("n"), sum(1, 6, 9, 5))]));
+    assert!(sums[2].is_empty() && sums[3].is_empty(), "{sums:?}");
+    assert!(table.text(&["PTTL", "hg:{a:acme}:day:2033-05-18"]).await.parse::<i64>().unwrap() > 39 * 86_400_000);
+}
+
+#[tokio::test]
+async fn the_ledger_is_read_from_a_time_or_a_place_on_and_from_its_end() {
+    let table = Table::new().await;
+    limited(&table, 1_000, Overdraft::Soft).await;
+    for (n, name) in ["q1", "q2", "q3", "q4"].into_iter().enumerate() {
+        table.settle(name, i64::try_from(n).unwrap()).await;
+    }
+    let store = table.store();
+    let ids = |rows: Vec<(LedgerPlace, LedgerRow)>| {
+        rows.into_iter().map(|(_, row)| row.fields["id"].clone()).collect::<Vec<_>>()
+    };
+    let all = store.ledger_since(&table.account, 0, 10).await.unwrap();
+    assert_eq!(ids(store.ledger_after(&table.account, &all[1].0, 10).await.unwrap()), ["q3", "q4"]);
+    assert_eq!(ids(store.ledger_newest(&table.account, 3).await.unwrap()), ["q2", "q3", "q4"]);
+    assert_eq!(ids(store.ledger_since(&table.account, i64::MAX, 10).await.unwrap()), [""; 0]);
+    assert_eq!(ids(all), ["q1", "q2", "q3", "q4"]);
+}
+
+#[tokio::test]
+async fn rare_token_classes_have_a_field_only_where_there_are_some_also_when_a_dead_replica_reported_them() {
+    let table = Table::new().await;
+    limited(&table, 100, Overdraft::Soft).await;
+    admit(&table, "q1", 50).await;
+    let mut ask = settlement(&table, "q1", 7);
+    ask.tokens = Tokens { cache_write_1h: 304, output_audio: 8, ..ask.tokens };
+    table.store().settle(&ask).await.unwrap();
+    admit(&table, "q2", 50).await;
+    let progress = Progress { tokens: Tokens { input_audio: 9, ..Tokens::default() }, ..Progress::default() };
+    let lease = KeyLease { key: table.key.clone(), request: request("q2"), progress };
+    table.store().renew_keys(&table.account, &[lease]).await.unwrap();
+    table.at(20_000).await;
+    for lapsed in table.store().lapsed(&table.account).await.unwrap() {
+        table.store().settle_lapsed(&lapsed).await.unwrap();
+    }
+    let rows = table.store().ledger(&table.account, 10).await.unwrap();
+    let rare = |row: &LedgerRow| {
+        ["cache_write_1h", "input_audio", "output_audio"].map(|name| row.fields.get(name).cloned().unwrap_or_default())
+    };
+    assert_eq!([rare(&rows[0]), rare(&rows[1])], [["", "9", ""], ["304", "", "8"]]);
 }
 
 #[tokio::test]
@@ -224,6 +303,7 @@ async fn a_dead_replicas_request_is_settled_once_at_its_last_progress() {
         account: table.account.clone(),
         key: table.key.clone(),
         request: request("q1"),
+        admitted_ms: START,
         span: Some(month("2033-05", 0, 100_000)),
         quotas: Vec::new(),
     };

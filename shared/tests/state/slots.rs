@@ -63,6 +63,7 @@ async fn every_call_on_an_account_stays_within_its_slot() {
         account: table.account.clone(),
         key: table.key.clone(),
         request: request("q1"),
+        admitted_ms: START,
         span: Some(span.clone()),
         quotas: turns(),
     };
@@ -76,7 +77,7 @@ async fn every_call_on_an_account_stays_within_its_slot() {
     assert_eq!(credited, Credit::Credited { balance: nanos(100) });
     assert!(matches!(store.admit(&ask("q3")).await.unwrap(), Admit::Admitted { .. }));
     assert!(store.lapsed(&table.account).await.unwrap().is_empty());
-    let query = KeyQuery { key: table.key.clone(), label: Some("total".into()) };
+    let query = KeyQuery { key: table.key.clone(), label: Some("total".into()), quotas: turns() };
     let view = store.survey_account(&table.account, &[query]).await.unwrap();
     assert_eq!((view.keys[0].spent, view.keys[0].live, view.reserved), (nanos(7), 1, nanos(10)));
     assert_eq!(store.ledger(&table.account, 9).await.unwrap().len(), 1);

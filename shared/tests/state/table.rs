@@ -174,6 +174,7 @@ impl Table {
             account: self.account.clone(),
             key: self.key.clone(),
             request: request(name),
+            admitted_ms: START,
             span: None,
             quotas: Vec::new(),
             tokens: Tokens { input: 10, output: 5, ..Tokens::default() },

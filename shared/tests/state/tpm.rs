@@ -161,6 +161,7 @@ async fn a_request_whose_replica_died_gives_back_what_it_held_and_counts_what_it
         account: table.account.clone(),
         key: table.key.clone(),
         request: request(name),
+        admitted_ms: START,
         span: None,
         quotas: Vec::new(),
     };

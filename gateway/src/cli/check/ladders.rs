@@ -1,12 +1,13 @@
 //! The ladder of a model as a person reads it, one for each kind of caller whose ladder differs.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use shared::config::{Config, Key, Model};
+use shared::config::{Config, Key};
 use shared::ids::{AccountId, ModelName};
-use shared::money::Price;
+use shared::money::Rates;
 
-use crate::catalog::{Catalog, Owner, Serving};
+use crate::catalog::prices::Source;
+use crate::catalog::{Catalog, Model, Owner, Serving};
 use crate::cli::table;
 use crate::flow::plan::{Ladder, Means, Order, Peers, Platform, Step, plan};
 
@@ -37,8 +38,8 @@ struct Shown {
 }
 
 /// The ladders of a model, each under the callers who climb it.
-pub(super) fn of_model(config: &Config, catalog: &Catalog, name: &ModelName, model: &Model) -> String {
-    let mut text = format!("{name}{}, {}\n", aliases(config, name), price(model.price.as_ref()));
+pub(super) fn of_model(config: &Config, catalog: &Catalog, name: &ModelName) -> String {
+    let mut text = format!("{name}{}, {}\n", aliases(config, name), price(catalog.model(name.as_str())));
     let Some(ready) = catalog.model(name.as_str()) else { return text };
     if ready.serving.is_empty() {
         let written = config.connections.values().any(|connection| connection.models.contains_key(name));
@@ -121,23 +122,40 @@ fn aliases(config: &Config, name: &ModelName) -> String {
     if own.is_empty() { String::new() } else { format!(" ({})", own.join(", ")) }
 }
 
-fn price(price: Option<&Price>) -> String {
-    let Some(price) = price else { return "no price (refused for accounts with a balance)".to_owned() };
+/// What a model costs, and who says so.
+fn price(model: Option<&Arc<Model>>) -> String {
+    let Some(model) = model else { return "unknown".to_owned() };
+    let source = match &model.price_source {
+        Source::File => "this file".to_owned(),
+        Source::List { provider, model } => format!("the bundled list: {provider}/{model}"),
+        Source::Nowhere(why) => return format!("no price: {why} (refused for accounts with money limits)"),
+    };
+    let Some(price) = &model.price else { return "no price".to_owned() };
     if price.is_free() {
-        return "free".to_owned();
+        return format!("free, by {source}");
     }
+    let long = price.long_context.as_ref();
+    let long =
+        long.map_or_else(String::new, |long| format!("; above {} tokens of input {}", long.above, told(&long.rates)));
+    format!("{} per million tokens{long}, by {source}", told(&price.rates))
+}
+
+/// The rates of the token classes; one that costs the same as the class it stands for says nothing new.
+fn told(rates: &Rates) -> String {
     let classes = [
-        ("input", price.input, None),
-        ("cached input", price.cached_input, Some(price.input)),
-        ("cache write", price.cache_write, Some(price.input)),
-        ("output", price.output, None),
-        ("reasoning", price.reasoning, Some(price.output)),
+        ("input", rates.input, None),
+        ("cached input", rates.cached_input, Some(rates.input)),
+        ("cache write", rates.cache_write, Some(rates.input)),
+        ("cache write 1 h", rates.cache_write_1h, Some(rates.cache_write)),
+        ("output", rates.output, None),
+        ("reasoning", rates.reasoning, Some(rates.output)),
+        ("audio input", rates.input_audio, Some(rates.input)),
+        ("audio output", rates.output_audio, Some(rates.output)),
     ];
-    // A class that costs the same as the one it stands for says nothing new.
     let told = classes.iter().filter(|(_, rate, usual)| usual.is_none_or(|usual| usual != *rate));
     let told: Vec<String> =
         told.map(|(class, rate, _)| format!("{class} {}", dollars(rate.nanos_per_million()))).collect();
-    format!("{} per million tokens", told.join(", "))
+    told.join(", ")
 }
 
 fn dollars(nanos: u64) -> String {

@@ -99,7 +99,7 @@ impl Scene {
 fn key_query(key: &Key) -> KeyQuery {
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let label = key.spend_limit.as_ref().map(|limit| limit.period.span_at(now_ms).label);
-    KeyQuery { key: key.id.clone(), label }
+    KeyQuery { key: key.id.clone(), label, quotas: Vec::new() }
 }
 
 /// Every connection with all the buckets and models it may be closed for, by group.

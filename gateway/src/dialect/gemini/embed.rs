@@ -120,7 +120,7 @@ pub fn read_answer(body: &[u8]) -> Result<Vectors, Box<UpstreamError>> {
     if vectors.is_empty() || vectors.iter().any(Vec::is_empty) {
         return Err(not_the_format("a success whose body holds no vectors"));
     }
-    Ok(Vectors { vectors, usage: answer.usage_metadata.as_ref().and_then(usage::gemini) })
+    Ok(Vectors { vectors, usage: answer.usage_metadata.as_ref().and_then(usage::gemini_embeddings) })
 }
 
 /// Writes the answer for a caller of the method.

@@ -204,11 +204,11 @@ pub(super) fn skip_signature(part: &mut Map<String, Value>) {
 
 /// Usage as Gemini counts: the prompt includes what came from a cache, the candidates exclude thoughts.
 pub(super) fn usage_metadata(tokens: &Tokens) -> Value {
-    let prompt = tokens.input + tokens.cached_input + tokens.cache_write;
+    let prompt = tokens.all_input();
     let mut out = Map::new();
     out.insert("promptTokenCount".into(), prompt.into());
-    out.insert("candidatesTokenCount".into(), tokens.output.into());
-    out.insert("totalTokenCount".into(), (prompt + tokens.output + tokens.reasoning).into());
+    out.insert("candidatesTokenCount".into(), (tokens.output + tokens.output_audio).into());
+    out.insert("totalTokenCount".into(), (prompt + tokens.all_output()).into());
     if tokens.cached_input > 0 {
         out.insert("cachedContentTokenCount".into(), tokens.cached_input.into());
     }

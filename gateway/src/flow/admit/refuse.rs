@@ -1,9 +1,7 @@
 //! What a caller is told whose request is not admitted. Pure.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
-use shared::limit::{Amount, Cycle, Extent, Quota};
+use shared::limit::{Amount, Cycle, Extent, Quota, length};
 use shared::money::NanoDollars;
 use shared::state::admission::Admit;
 
@@ -23,7 +21,9 @@ pub(super) fn refusal(answer: &Admit, quotas: &[Quota]) -> Refusal {
         Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait: *wait },
         Admit::OverTokens { wait, .. } => Refusal::OverRate { limit: KeyLimit::Tokens, wait: *wait },
         // Too many at once, for what is left of the spend limit or a quota.
-        Admit::OverConcurrency { .. } | Admit::OverHolds { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
+        Admit::OverConcurrency { .. } | Admit::OverHolds { .. } => {
+            Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK }
+        }
         // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
         _ => Refusal::StateUnavailable,
     }
@@ -45,18 +45,10 @@ fn quota_use(quota: &Quota, used: i64, resets_ms: Option<i64>) -> QuotaUse {
     QuotaUse { quota: what.to_owned(), period, used, limit, resets }
 }
 
-/// A length of time as the file would write it: `24h`, `1h30m`, `250ms`.
-fn length(time: Duration) -> String {
-    let ms = time.as_millis();
-    let parts = [(ms / 3_600_000, "h"), (ms / 60_000 % 60, "m"), (ms / 1_000 % 60, "s"), (ms % 1_000, "ms")];
-    let shown: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
-    shown.concat()
-}
-
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU64;
+    use std::time::Duration;
 
     use shared::limit::Period;
 

@@ -3,6 +3,7 @@
 use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
 use shared::limit::TokenWeights;
+use shared::money::Tokens;
 use shared::state::capacity::{LeaseId, Probe, RecordAsk};
 use shared::state::settlement::Basis;
 
@@ -40,6 +41,7 @@ fn relay(app: &Shared, pieces: Vec<Piece>) -> (Relay, Arc<Tally>) {
         account: account.clone(),
         priority: shared::limit::Priority::default(),
         key: "ci".parse().unwrap(),
+        admitted_ms: 0,
         request: "r".parse().unwrap(),
         model: rung.model.name.clone(),
         span: None,
@@ -130,6 +132,16 @@ async fn a_relay_dropped_before_it_was_read_charges_nothing_and_one_dropped_late
     drop(read);
     let bill = tally.bill();
     assert_eq!((bill.tokens.input, bill.tokens.output, bill.basis), (100, 3, Basis::Estimated));
+}
+
+#[tokio::test]
+async fn usage_that_was_held_back_with_the_first_content_counts_for_all_of_it() {
+    let app = app("redis://127.0.0.1:1");
+    let (mut whole, tally) = relay(&app, vec![]);
+    whole.stream.first.chars = 9;
+    whole.stream.first.usage = Some(Tokens { input: 7, output: 2, ..Tokens::default() });
+    assert_eq!(whole.next().await.unwrap(), FIRST);
+    assert_eq!((tally.bill().tokens.output, tally.bill().basis), (2, Basis::Exact));
 }
 
 #[tokio::test]

@@ -101,10 +101,15 @@ fn the_full_example_is_read_without_a_notice() {
     assert_eq!(groups, ["openai", "acme", "anthropic", "google", "code-assist"]);
     assert_eq!(config.connections["openai-b"].models["gpt-5.6-luna"].as_str(), "luna-deployment");
     let served: Vec<&str> = config.connections["acme-openai"].models.keys().map(ModelName::as_str).collect();
-    assert_eq!(served, ["gpt-5.6-luna", "gpt-5.6-terra"]);
-    let price = config.models["gpt-5.6-luna"].price.unwrap();
+    assert_eq!(served, ["gpt-5.6-luna", "gpt-5.6-terra", "gpt-audio"]);
+    let price = config.models["gpt-5.6-luna"].price.unwrap().rates;
     assert_eq!((price.input.nanos_per_million(), price.cached_input.nanos_per_million()), (50_000_000, 5_000_000));
-    assert_eq!((price.cache_write, price.reasoning), (price.input, price.output));
+    assert_eq!((price.cache_write, price.cache_write_1h, price.input_audio), (price.input, price.input, price.input));
+    assert_eq!((price.reasoning, price.output_audio), (price.output, price.output));
+    let terra = config.models["gpt-5.6-terra"].price.unwrap().long_context.unwrap();
+    assert_eq!((terra.above, terra.rates.cached_input), (272_000, terra.rates.input));
+    let sonnet = config.models["claude-sonnet-4.5"].price.unwrap().rates;
+    assert_eq!(sonnet.cache_write_1h.nanos_per_million(), 6_000_000_000);
     let assist = &config.providers["code-assist"];
     assert_eq!(assist.endpoints.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), ["daily", "autopush", "prod"]);
     assert_eq!(assist.pools["antigravity"].first.as_ref().unwrap().as_str(), "daily");

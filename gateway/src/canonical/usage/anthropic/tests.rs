@@ -8,7 +8,15 @@ fn every_token_of_an_anthropic_usage_is_in_one_class() {
     let usage = r#"{"input_tokens":3,"cache_creation_input_tokens":12304,"cache_read_input_tokens":7,"output_tokens":550,
         "cache_creation":{"ephemeral_5m_input_tokens":12000,"ephemeral_1h_input_tokens":304},
         "output_tokens_details":{"thinking_tokens":50},"service_tier":"standard"}"#;
-    let expected = Tokens { input: 3, cached_input: 7, cache_write: 12_304, output: 500, reasoning: 50 };
+    let expected = Tokens {
+        input: 3,
+        cached_input: 7,
+        cache_write: 12_000,
+        cache_write_1h: 304,
+        output: 500,
+        reasoning: 50,
+        ..Tokens::default()
+    };
     assert_eq!(anthropic(usage), Some(expected));
 }
 
@@ -16,7 +24,8 @@ fn every_token_of_an_anthropic_usage_is_in_one_class() {
 fn cache_writes_are_summed_over_lifetimes_where_no_sum_is_given() {
     let usage = r#"{"input_tokens":1,"output_tokens":1,
         "cache_creation":{"ephemeral_5m_input_tokens":40,"ephemeral_1h_input_tokens":2}}"#;
-    assert_eq!(anthropic(usage).map(|tokens| tokens.cache_write), Some(42));
+    let written = anthropic(usage).map(|tokens| (tokens.cache_write, tokens.cache_write_1h));
+    assert_eq!(written, Some((40, 2)));
 }
 
 #[test]
@@ -35,9 +44,11 @@ fn absent_and_null_figures_are_zero() {
 #[test]
 fn what_a_compaction_used_is_added_to_the_totals_which_leave_it_out() {
     let usage = r#"{"input_tokens":10,"output_tokens":5,"iterations":[
-        {"type":"compaction","input_tokens":1000,"output_tokens":200,"cache_read_input_tokens":30,"cache_creation_input_tokens":4},
+        {"type":"compaction","input_tokens":1000,"output_tokens":200,"cache_read_input_tokens":30,"cache_creation_input_tokens":4,
+         "cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":1}},
         {"type":"message","input_tokens":10,"output_tokens":5}]}"#;
-    let expected = Tokens { input: 1_010, cached_input: 30, cache_write: 4, output: 205, reasoning: 0 };
+    let written = Tokens { cache_write: 3, cache_write_1h: 1, ..Tokens::default() };
+    let expected = Tokens { input: 1_010, cached_input: 30, output: 205, ..written };
     assert_eq!(anthropic(usage), Some(expected));
 }
 
@@ -77,7 +88,8 @@ fn running(reports: &[&str]) -> Option<Tokens> {
 #[test]
 fn the_reports_of_a_stream_are_cumulative_and_each_may_leave_some_out() {
     let start = r#"{"input_tokens":25,"cache_read_input_tokens":4,"cache_creation_input_tokens":2,"output_tokens":1}"#;
-    let expected = Some(Tokens { input: 25, cached_input: 4, cache_write: 2, output: 15, reasoning: 0 });
+    let expected =
+        Some(Tokens { input: 25, cached_input: 4, cache_write: 2, output: 15, reasoning: 0, ..Tokens::default() });
     assert_eq!(running(&[start, r#"{"output_tokens":15}"#]), expected);
     assert_eq!(running(&[start, r#"{"input_tokens":0,"output_tokens":15,"cache_read_input_tokens":0}"#]), expected);
     assert_eq!(running(&[start, r#"{"output_tokens":7}"#, r#"{"output_tokens":15}"#]), expected);
@@ -109,17 +121,20 @@ fn any_figure() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn the_classes_always_sum_to_what_the_upstream_counted(
-        input in any_figure(), read in any_figure(), written in any_figure(), output in any_figure(),
-        thinking in any_figure(),
+        input in any_figure(), read in any_figure(), written in any_figure(), short in any_figure(),
+        long in any_figure(), output in any_figure(), thinking in any_figure(),
     ) {
         let usage = json!({
             "input_tokens": input, "cache_read_input_tokens": read, "cache_creation_input_tokens": written,
+            "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
             "output_tokens": output, "output_tokens_details": {"thinking_tokens": thinking},
         });
         if let Some(tokens) = anthropic(&usage.to_string()) {
             prop_assert_eq!(Some(tokens.input), input.as_u64());
             prop_assert_eq!(tokens.cached_input, read.as_u64().unwrap_or(0));
-            prop_assert_eq!(tokens.cache_write, written.as_u64().unwrap_or(0));
+            let parts = short.as_u64().unwrap_or(0) + long.as_u64().unwrap_or(0);
+            prop_assert_eq!(tokens.all_cache_writes(), written.as_u64().unwrap_or(0).max(parts));
+            prop_assert_eq!(tokens.cache_write_1h, long.as_u64().unwrap_or(0));
             prop_assert_eq!(Some(tokens.output + tokens.reasoning), output.as_u64());
         }
     }

@@ -88,7 +88,7 @@ fn an_answer_of_another_upstream_is_written_as_a_message() {
             ],
             finish: Finish::Stop,
         }],
-        usage: Some(Tokens { input: 5, cached_input: 4, cache_write: 3, output: 2, reasoning: 1 }),
+        usage: Some(Tokens { input: 5, cached_input: 4, cache_write: 3, output: 2, reasoning: 1, ..Tokens::default() }),
     };
     let written = write(&response, "mine", "0190-ab");
     let id = call_id("call:1");

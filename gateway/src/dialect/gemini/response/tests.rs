@@ -41,7 +41,7 @@ fn an_answer_is_read_part_by_part() {
     }));
     let read = read(JSON, &given).unwrap();
     assert_eq!((read.id.as_deref(), read.choices.len()), (Some("r1"), 1));
-    assert_eq!(read.usage, Some(Tokens { input: 60, cached_input: 40, cache_write: 0, output: 7, reasoning: 3 }));
+    assert_eq!(read.usage, Some(Tokens { input: 60, cached_input: 40, output: 7, reasoning: 3, ..Tokens::default() }));
     assert_eq!(read.choices[0].finish, Finish::ToolCalls);
     let [Part::Thinking(thought), Part::Text(text), Part::ToolCall(first), Part::ToolCall(second), Part::Image(image)] =
         read.choices[0].parts.as_slice()
@@ -163,7 +163,7 @@ fn an_answer_is_written_as_gemini_writes_it() {
             },
             Choice { parts: vec![], finish: Finish::Filtered },
         ],
-        usage: Some(Tokens { input: 5, cached_input: 2, cache_write: 1, output: 3, reasoning: 4 }),
+        usage: Some(Tokens { input: 5, cached_input: 2, cache_write: 1, output: 3, reasoning: 4, ..Tokens::default() }),
     };
     let written: Value = serde_json::from_slice(&write(&response, "mine", "req-1")).unwrap();
     assert_eq!(
@@ -202,7 +202,7 @@ fn any_answer() -> impl Strategy<Value = Response> {
             }
             let calls = joined.iter().filter(|part| matches!(part, Part::ToolCall(_))).count();
             let finish = if calls > 0 { Finish::ToolCalls } else { Finish::Stop };
-            let usage = Some(Tokens { input, cached_input, cache_write: 0, output, reasoning });
+            let usage = Some(Tokens { input, cached_input, output, reasoning, ..Tokens::default() });
             Response { id: Some("r".into()), choices: vec![Choice { parts: joined, finish }], usage }
         },
     )

@@ -9,7 +9,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::failure::Transport;
-use shared::money::Tokens;
 
 use super::super::error::{self, broken};
 use super::super::json::{present, quoted, range_in, replaced};
@@ -114,8 +113,7 @@ pub fn write(answer: &Vectors, model: &str, encoding: Encoding) -> Bytes {
             },
         })
         .collect();
-    let Tokens { input, cached_input, cache_write, .. } = answer.usage.unwrap_or_default();
-    let prompt_tokens = input + cached_input + cache_write;
+    let prompt_tokens = answer.usage.unwrap_or_default().all_input();
     let usage = WrittenUsage { prompt_tokens, total_tokens: prompt_tokens };
     let list = WrittenList { object: "list", data, model, usage };
     // Numbers and texts always can be written.

@@ -33,20 +33,19 @@ pub(in crate::dialect) fn created(request_id: &str) -> u64 {
 
 /// What was used, in OpenAI's inclusive figures.
 pub(in crate::dialect) fn usage(tokens: Tokens) -> Value {
-    let prompt = tokens.input + tokens.cached_input + tokens.cache_write;
-    let completion = tokens.output + tokens.reasoning;
+    let (prompt, completion) = (tokens.all_input(), tokens.all_output());
     json!({
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {
             "cached_tokens": tokens.cached_input,
-            "cache_write_tokens": tokens.cache_write,
-            "audio_tokens": 0,
+            "cache_write_tokens": tokens.all_cache_writes(),
+            "audio_tokens": tokens.input_audio,
         },
         "completion_tokens_details": {
             "reasoning_tokens": tokens.reasoning,
-            "audio_tokens": 0,
+            "audio_tokens": tokens.output_audio,
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,
         },

@@ -11,7 +11,8 @@ use crate::dialect::openai_responses::request::{Echo, echo};
 const REQUEST: &str = "0190163d-8694-739b-aea5-966c26f8ad91";
 
 fn written(parts: Vec<Part>, finish: Finish, echo: &Echo) -> Value {
-    let usage = Some(Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5 });
+    let usage =
+        Some(Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5, ..Tokens::default() });
     let answer = Response { id: None, choices: vec![Choice { parts, finish }], usage };
     serde_json::from_slice(&write(&answer, "mine", REQUEST, echo)).unwrap()
 }

@@ -197,11 +197,10 @@ fn is_refusal_in_words(output: &[Value]) -> bool {
 
 /// What was used, in OpenAI's inclusive figures.
 fn write_usage(tokens: Tokens) -> Value {
-    let input = tokens.input + tokens.cached_input + tokens.cache_write;
-    let output = tokens.output + tokens.reasoning;
+    let (input, output) = (tokens.all_input(), tokens.all_output());
     json!({
         "input_tokens": input,
-        "input_tokens_details": {"cached_tokens": tokens.cached_input, "cache_write_tokens": tokens.cache_write},
+        "input_tokens_details": {"cached_tokens": tokens.cached_input, "cache_write_tokens": tokens.all_cache_writes()},
         "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
         "total_tokens": input + output,

@@ -21,7 +21,16 @@ fn text(text: &str) -> Event {
     Event::Text(text.into())
 }
 
-const USED: Tokens = Tokens { input: 25, cached_input: 4, cache_write: 2, output: 80, reasoning: 9 };
+const USED: Tokens = Tokens {
+    input: 25,
+    cached_input: 4,
+    cache_write: 2,
+    output: 80,
+    reasoning: 9,
+    cache_write_1h: 0,
+    input_audio: 0,
+    output_audio: 0,
+};
 
 #[test]
 fn a_stream_is_read_into_the_common_tongue() {

@@ -26,7 +26,10 @@ fn only_the_models_name_changes() {
     let (out, fed) = passed(&[STREAM.as_bytes()]);
     assert_eq!(out, expected());
     let usage: Vec<Tokens> = fed.iter().filter_map(|one| one.usage).collect();
-    assert_eq!(usage, vec![Tokens { input: 25, cached_input: 4, cache_write: 2, output: 80, reasoning: 9 }]);
+    assert_eq!(
+        usage,
+        vec![Tokens { input: 25, cached_input: 4, cache_write: 2, output: 80, reasoning: 9, ..Tokens::default() }]
+    );
     assert_eq!(fed.iter().filter(|one| one.done).count(), 1);
     assert_eq!(fed.iter().map(|one| one.chars).sum::<u64>(), 15 + 7 + 2 + 7 + 13 + 12 + 3);
 }

@@ -14,7 +14,7 @@ fn call(id: &str, signature: Option<&str>) -> Part {
 }
 
 fn tokens() -> Tokens {
-    Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5 }
+    Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5, ..Tokens::default() }
 }
 
 fn written(parts: Vec<Part>, finish: Finish) -> Value {

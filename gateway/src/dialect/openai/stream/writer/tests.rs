@@ -25,7 +25,7 @@ fn data(out: &str) -> Vec<&str> {
 }
 
 fn tokens() -> Tokens {
-    Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5 }
+    Tokens { input: 1, cached_input: 2, cache_write: 3, output: 4, reasoning: 5, ..Tokens::default() }
 }
 
 fn call(index: usize, id: &str) -> Event {
