@@ -247,7 +247,7 @@ async fn who_is_served_at_another_connection_leaves_its_turn_here_to_those_behin
     table.take("h", &a).await;
     table.take("i", &b).await;
     let (both, x) = ([a.clone(), b.clone()], whose("x", 5));
-    for name in ["x1", "x2", "x3"] {
+    for name in ["x1", "x2", "x3", "x4"] {
         place(&table, name, &x, &both).await;
     }
     let mut holder = "i".to_owned();
@@ -256,9 +256,19 @@ async fn who_is_served_at_another_connection_leaves_its_turn_here_to_those_behin
         assert_eq!(place(&table, name, &x, &both).await, 0, "{name} is served at b");
         holder = name.to_owned();
     }
-    assert_eq!(place(&table, "y1", &whose("y", 5), from_ref(&a)).await, 2);
-    assert_eq!(place(&table, "x3", &x, from_ref(&a)).await, 1, "at a none of its account was served");
-    assert_eq!(place(&table, "y2", &whose("y", 5), from_ref(&b)).await, 1, "at b two were");
+    // At a none of its account was served: x3 x4 have the first two turns. At b two were: they have the third and fourth.
+    assert_eq!(place(&table, "y1", &whose("y", 5), &both).await, 2);
+    for at in [&a, &b] {
+        let connection = &at.connection;
+        assert_eq!(place(&table, "y1", &whose("y", 5), from_ref(at)).await, 2, "at {connection}");
+        assert_eq!(place(&table, "x3", &x, from_ref(at)).await, 1, "at {connection}");
+        assert_eq!(place(&table, "x4", &x, from_ref(at)).await, 3, "at {connection}");
+    }
+    let turns = |connection: &str| format!("hg:{{g:openai}}:conn:{connection}:waiters:turns");
+    for (connection, last, served) in [("a", "2", ""), ("b", "4", "2")] {
+        assert_eq!(table.text(&["HGET", &turns(connection), "x|5"]).await, last, "at {connection}");
+        assert_eq!(table.text(&["HGET", &turns(connection), "served"]).await, served, "at {connection}");
+    }
 }
 
 #[tokio::test]
