@@ -49,7 +49,7 @@ local function turn_leave(line, members)
   end
   if left == 0 then return 0 end
   local rest = redis.call('ZRANGEBYSCORE', line.waiters, string.format('%.0f', first), '+inf', 'WITHSCORES')
-  local freed = {}
+  local freed, moved = {}, {}
   for i = 1, #rest, 2 do
     local member, place = rest[i], rest[i + 1]
     local flow = turn_flow(member)
@@ -60,10 +60,11 @@ local function turn_leave(line, members)
       turn_count_out(line, flow, 1)
       if places then places[#places + 1] = place else freed[flow] = {next = 1, place} end
     elseif places then
-      redis.call('ZADD', line.waiters, places[places.next], member)
+      moved[#moved + 1], moved[#moved + 2] = places[places.next], member
       places.next, places[#places + 1] = places.next + 1, place
     end
   end
+  for i = 1, #moved, 2000 do redis.call('ZADD', line.waiters, unpack(moved, i, math.min(i + 1999, #moved))) end
   return left
 end
 
