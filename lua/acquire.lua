@@ -34,9 +34,10 @@
 --            | {'full', wait_ms or -1, position, state, wait_ms …} | {'closed', wait_ms, state, wait_ms …}
 --            state: a lock's cause, cooling, endpoints (all of them cool), probing_limits, probing_failures, full,
 --            over_rate or over_tokens; endpoint: the first that is open or due for a probe, from 0
--- holds      A refusal writes nothing but the caller's places in line, who of its flow moves up, and the removal of lapsed leases. The same lease
---            again: same answer, no second slot. Nobody overtakes a live caller in line but by its turn. One probe at a time.
---            What ended attempts used of a limit of tokens, and what the others hold, is never more than it when one begins.
+-- holds      A refusal writes nothing but the caller's own places in line, who moves up when it gives one up, and the removal of
+--            lapsed leases. The same lease again: same answer, no second slot. Nobody overtakes a live caller in line but by its
+--            turn. One probe at a time. What ended attempts used of a limit of tokens, and what the others hold, is never more
+--            than it when one begins.
 -- caller     shared/src/state/capacity.rs
 local function acquire(KEYS, ARGV)
   local lease, member, wake_prefix = ARGV[1], ARGV[2], ARGV[5]
@@ -175,7 +176,8 @@ local function acquire(KEYS, ARGV)
   if not quiet then
     for index = 0, count - 1 do
       local k = index * 8
-      if standing[index] ~= false and not kept[KEYS[k + 6]] and turn_leave(line_of(k), {member}) > 0 then wake_next(index) end
+      local may_stand = standing[index] ~= false and not kept[KEYS[k + 6]]
+      if may_stand and turn_leave(line_of(k), {member}) > 0 then wake_next(index) end
     end
   end
   local reply = full and {'full', soonest, position} or {'closed', soonest}

@@ -5,8 +5,9 @@
 -- turns    hash  served: the last turn that was served; FLOW: its last turn; FLOW|n: how many of it stand
 --
 -- Start-time fair queueing: a newcomer's turn comes after the last one that was served and after those of its flow that
--- stand; so of flows that wait each is served once a turn. Who leaves unserved costs those of its flow nothing. A step of priority lets four turns of others go before, no more:
--- turns go on, and nobody waits for ever. A line is a table {waiters, alive, turns} of keys.
+-- stand; so of flows that wait each is served once a turn. Who leaves unserved costs those of its flow nothing. A step of
+-- priority lets four turns of others go before, no more: turns go on, and nobody waits for ever. A line is a table {waiters,
+-- alive, turns} of keys.
 
 -- Of so many scores is one turn: those of one turn stand in order of arrival.
 local TURN = 1048576
@@ -36,8 +37,8 @@ local function turn_count_out(line, flow, unserved)
   end
 end
 
--- Gives up the places of those who were not served here: whoever of their flow stands behind moves up, each to the place of the one
--- before it, so of a flow's places those that are freed are the last. Answers how many there were.
+-- Gives up the places of those who were not served here: whoever of their flow stands behind moves up, each to the place of
+-- the one before it, so of a flow's places those that are freed are the last. Answers how many there were.
 local function turn_leave(line, members)
   local gone, left, first = {}, 0, nil
   for i = 1, #members do
@@ -99,8 +100,8 @@ local function turn_stand(line, member, now, score, stands)
   redis.call('PEXPIRE', line.turns, '4000')
 end
 
--- The turn of `score` is served: newcomers come after it, and nobody moves up. Also for one who never stood but went before others.
--- Answers how many places it gave up: 1 or 0.
+-- The turn of `score` is served: newcomers come after it, and nobody moves up. Also for one who never stood but went before
+-- others. Answers how many places it gave up: 1 or 0.
 local function turn_served(line, member, score)
   local flow, behind = turn_flow(member)
   local turn = math.floor(score / TURN) - behind
