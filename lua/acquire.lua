@@ -34,9 +34,10 @@
 --            | {'full', wait_ms or -1, position, state, wait_ms …} | {'closed', wait_ms, state, wait_ms …}
 --            state: a lock's cause, cooling, endpoints (all of them cool), probing_limits, probing_failures, full,
 --            over_rate or over_tokens; endpoint: the first that is open or due for a probe, from 0
--- holds      A refusal writes nothing but the caller's own places in line and the removal of lapsed leases. The same lease
---            again: same answer, no second slot. Nobody overtakes a live caller in line but by its turn. One probe at a time.
---            What ended attempts used of a limit of tokens, and what the others hold, is never more than it when one begins.
+-- holds      A refusal writes nothing but the caller's own places in line, who moves up when it gives one up, and the removal of
+--            lapsed leases. The same lease again: same answer, no second slot. Nobody overtakes a live caller in line but by its
+--            turn. One probe at a time. What ended attempts used of a limit of tokens, and what the others hold, is never more
+--            than it when one begins.
 -- caller     shared/src/state/capacity.rs
 local function acquire(KEYS, ARGV)
   local lease, member, wake_prefix = ARGV[1], ARGV[2], ARGV[5]
@@ -79,6 +80,13 @@ local function acquire(KEYS, ARGV)
 
   local states, aheads, scores, standing, full, soonest = {}, {}, {}, {}, false, -1
   local function line_of(k) return {waiters = KEYS[k + 6], alive = KEYS[k + 7], turns = KEYS[k + 8]} end
+  -- Whoever is first in a line that was left may find a slot that nobody told it of.
+  local function wake_next(index)
+    local k, a = index * 8, 6 + index * 4
+    local slots = tonumber(ARGV[a + 1])
+    local free = slots < 0 and 1 or slots - call('ZCARD', KEYS[k + 4])
+    if free > 0 then line_wake(KEYS[k + 6], KEYS[k + 7], now, wake_prefix, limits[index] and 1 or free) end
+  end
   for turn = 0, count - 1 do
     -- The preferred one first, the others in their order.
     local index = turn
@@ -133,20 +141,14 @@ local function acquire(KEYS, ARGV)
             end
           end
         end
-        if score then turn_served(line_of(k), member, score) end
+        if score and turn_served(line_of(k), member, score) > 0 then wake_next(index) end
         if not quiet and endpoints > 0 and closure_state(KEYS[e + endpoint + 1], now, max_lock) == 'due' then
           call('HSET', KEYS[e + endpoint + 1], 'probe', expires, 'probe_id', lease)
           due = true
         end
         if not quiet then
           for other = 0, count - 1 do
-            local o = other * 8
-            if turn_leave(line_of(o), member) then
-              -- Whoever is first in line now may find a slot that nobody told it of.
-              local slots = tonumber(ARGV[7 + other * 4])
-              local free = slots < 0 and 1 or slots - call('ZCARD', KEYS[o + 4])
-              if free > 0 then line_wake(KEYS[o + 6], KEYS[o + 7], now, wake_prefix, limits[other] and 1 or free) end
-            end
+            if other ~= index and turn_leave(line_of(other * 8), {member}) > 0 then wake_next(other) end
           end
         end
         return {'acquired', index, now, expires, due and 1 or 0, endpoint}
@@ -161,22 +163,25 @@ local function acquire(KEYS, ARGV)
     if word ~= 'full' and (soonest < 0 or wait < soonest) then soonest = wait end
   end
 
-  if not full then
-    local reply = {'closed', soonest}
-    for i = 1, #states do reply[i + 2] = states[i] end
-    return reply
-  end
-  local position = 0
+  local position, kept = 0, {}
   for index = 0, count - 1 do
     local k, ahead = index * 8, aheads[index]
     if ahead and max_wait > 0 and states[index * 2 + 2] <= max_wait then
-      turn_stand(line_of(k), member, now, scores[index], standing[index])
+      if not kept[KEYS[k + 6]] then turn_stand(line_of(k), member, now, scores[index], standing[index]) end
+      kept[KEYS[k + 6]] = true
       if position == 0 or ahead + 1 < position then position = ahead + 1 end
-    elseif ahead and standing[index] then
-      turn_leave(line_of(k), member)
     end
   end
-  local reply = {'full', soonest, position}
-  for i = 1, #states do reply[i + 3] = states[i] end
+  -- A place where it would not be served now, closed or not for so long, is in the way of others.
+  if not quiet then
+    for index = 0, count - 1 do
+      local k = index * 8
+      local may_stand = standing[index] ~= false and not kept[KEYS[k + 6]]
+      if may_stand and turn_leave(line_of(k), {member}) > 0 then wake_next(index) end
+    end
+  end
+  local reply = full and {'full', soonest, position} or {'closed', soonest}
+  local first = #reply
+  for i = 1, #states do reply[first + i] = states[i] end
   return reply
 end

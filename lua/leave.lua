@@ -18,7 +18,7 @@ local function leave(KEYS, ARGV)
   for k = 0, #KEYS - 3, 3 do
     local waiters, alive, turns = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
     local first = call('ZRANK', waiters, member) == 0
-    if turn_leave({waiters = waiters, alive = alive, turns = turns}, member) then left = left + 1 end
+    left = left + turn_leave({waiters = waiters, alive = alive, turns = turns}, {member})
     if first then line_wake(waiters, alive, now, wake_prefix) end
   end
   return {'left', left}

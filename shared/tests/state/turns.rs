@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use shared::ids::AccountId;
 use shared::limit::Priority;
 use shared::state::admission::Place;
-use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaveAsk, Mark, Turn};
+use shared::state::capacity::{Acquire, AcquireAsk, Candidate, LeaveAsk, Length, LockCause, Mark, Turn};
 
 use super::table::*;
 
@@ -170,6 +170,147 @@ async fn who_leaves_gives_its_turn_back_and_counts_against_nobody() {
         table.store().leave_lines(&LeaveAsk::after(&ask(&table, name, &turn, from_ref(&at)))).await.unwrap();
     }
     assert_eq!(table.text(&["EXISTS", places, &format!("{places}:alive"), &format!("{places}:turns")]).await, "0");
+}
+
+#[tokio::test]
+async fn those_who_leave_ahead_of_one_of_their_account_do_not_cost_it_its_turn() {
+    let table = Table::new().await;
+    let at = slots("a", 1);
+    table.take("h", &at).await;
+    let mut waiting = Vec::new();
+    for number in 1..=21 {
+        place(&table, &format!("x{number}"), &whose("x", 5), from_ref(&at)).await;
+    }
+    for number in (2..=20).rev().chain([1]) {
+        let leaves = LeaveAsk::after(&ask(&table, &format!("x{number}"), &whose("x", 5), from_ref(&at)));
+        assert_eq!(table.store().leave_lines(&leaves).await.unwrap(), 1);
+    }
+    waiting.push(("x21".to_owned(), whose("x", 5)));
+    for name in ["y1", "y2", "y3", "x22"] {
+        let turn = whose(&name[..1], 5);
+        place(&table, name, &turn, from_ref(&at)).await;
+        waiting.push((name.to_owned(), turn));
+    }
+    assert_eq!(served(&table, &at, "h", waiting).await, ["x21", "y1", "y2", "x22", "y3"]);
+}
+
+#[tokio::test]
+async fn those_who_stay_behind_leavers_move_up_among_others_and_keep_their_order() {
+    let table = Table::new().await;
+    let at = slots("a", 1);
+    table.take("h", &at).await;
+    let mut waiting = Vec::new();
+    for name in ["x1", "x2", "x3", "x4", "x5", "x6", "y1", "y2", "y3", "y4", "w1"] {
+        let turn = whose(&name[..1], 5);
+        place(&table, name, &turn, from_ref(&at)).await;
+        waiting.push((name.to_owned(), turn));
+    }
+    let leave = |name: &str| LeaveAsk::after(&ask(&table, name, &whose("x", 5), from_ref(&at)));
+    for name in ["x3", "x1", "x4"] {
+        for left in [1, 0] {
+            assert_eq!(table.store().leave_lines(&leave(name)).await.unwrap(), left, "{name}, once");
+        }
+    }
+    waiting.retain(|(name, _)| !["x3", "x1", "x4"].contains(&name.as_str()));
+    assert_eq!(served(&table, &at, "h", waiting).await.join(" "), "x2 y1 w1 x5 y2 x6 y3 y4");
+}
+
+#[tokio::test]
+async fn those_who_died_ahead_of_one_of_their_account_do_not_cost_it_its_turn() {
+    let table = Table::new().await;
+    let at = slots("a", 1);
+    table.take("h", &at).await;
+    for number in 1..=20 {
+        place(&table, &format!("x{number}"), &whose("x", 5), from_ref(&at)).await;
+    }
+    table.at(1_500).await;
+    let mut waiting = Vec::new();
+    for name in ["x21", "y1", "x22"] {
+        let turn = whose(&name[..1], 5);
+        place(&table, name, &turn, from_ref(&at)).await;
+        waiting.push((name.to_owned(), turn));
+    }
+    table.at(2_000).await;
+    for name in ["y2", "y3", "x23"] {
+        let turn = whose(&name[..1], 5);
+        place(&table, name, &turn, from_ref(&at)).await;
+        waiting.push((name.to_owned(), turn));
+    }
+    let order = served(&table, &at, "h", waiting).await.join(" ");
+    assert_eq!(order, "x21 y1 x22 y2 y3 x23", "as if the dead had never come");
+}
+
+#[tokio::test]
+async fn who_is_served_at_another_connection_leaves_its_turn_here_to_those_behind() {
+    let table = Table::new().await;
+    let (a, b) = (slots("a", 1), slots("b", 1));
+    table.take("h", &a).await;
+    table.take("i", &b).await;
+    let (both, x) = ([a.clone(), b.clone()], whose("x", 5));
+    for name in ["x1", "x2", "x3", "x4"] {
+        place(&table, name, &x, &both).await;
+    }
+    let mut holder = "i".to_owned();
+    for name in ["x1", "x2"] {
+        table.record(&holder, &b, START, Mark::Nothing).await;
+        assert_eq!(place(&table, name, &x, &both).await, 0, "{name} is served at b");
+        holder = name.to_owned();
+    }
+    // At a none of its account was served: x3 x4 have the first two turns. At b two were: they have the third and fourth.
+    assert_eq!(place(&table, "y1", &whose("y", 5), &both).await, 2);
+    for at in [&a, &b] {
+        let connection = &at.connection;
+        assert_eq!(place(&table, "y1", &whose("y", 5), from_ref(at)).await, 2, "at {connection}");
+        assert_eq!(place(&table, "x3", &x, from_ref(at)).await, 1, "at {connection}");
+        assert_eq!(place(&table, "x4", &x, from_ref(at)).await, 3, "at {connection}");
+    }
+    let turns = |connection: &str| format!("hg:{{g:openai}}:conn:{connection}:waiters:turns");
+    for (connection, last, served) in [("a", "2", ""), ("b", "4", "2")] {
+        assert_eq!(table.text(&["HGET", &turns(connection), "x|5"]).await, last, "at {connection}");
+        assert_eq!(table.text(&["HGET", &turns(connection), "served"]).await, served, "at {connection}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_rung_that_is_locked_meanwhile_is_in_nobodys_way_there() {
+    let told = |seconds| Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Told(secs(seconds)) };
+    let (a, b) = (slots("a", 1), slots("b", 1));
+    let other = Candidate { model: model("n"), bucket: "n".parse().unwrap(), ..a.clone() };
+    for all in [vec![a.clone(), b.clone()], vec![a.clone()]] {
+        let table = Table::new().await;
+        table.take("h", &a).await;
+        table.take("i", &b).await;
+        assert_eq!(place(&table, "w", &whose("w", 5), &all).await, 1);
+        assert_eq!(place(&table, "v", &whose("v", 5), from_ref(&other)).await, 2);
+        table.record("h", &a, START, told(9)).await;
+        assert_eq!(place(&table, "v", &whose("v", 5), from_ref(&other)).await, 2, "w may not know yet");
+        table.store().acquire(&ask(&table, "w", &whose("w", 5), &all)).await.unwrap();
+        let leaves = LeaveAsk::after(&ask(&table, "w", &whose("w", 5), &all));
+        assert_eq!(place(&table, "v", &whose("v", 5), from_ref(&other)).await, 0, "of {} candidates", all.len());
+        let still = u32::try_from(all.len()).unwrap() - 1;
+        assert_eq!(table.store().leave_lines(&leaves).await.unwrap(), still, "its place at b is kept");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_two_models_of_one_connection_has_one_place_there() {
+    let table = Table::new().await;
+    let a = slots("a", 1);
+    let other = Candidate { model: model("n"), bucket: "n".parse().unwrap(), ..a.clone() };
+    let both = [a.clone(), other.clone()];
+    table.take("h", &a).await;
+    let w = whose("w", 5);
+    for _ in 0..2 {
+        assert_eq!(place(&table, "w", &w, &both).await, 1);
+        assert_eq!(table.text(&["HGET", "hg:{g:openai}:conn:a:waiters:turns", "w|5|n"]).await, "1");
+    }
+    let lock = Mark::LockBucket { cause: LockCause::RateLimited, length: Length::Told(secs(9)) };
+    table.record("h", &a, START, lock).await;
+    table.take("i", &Candidate { max_concurrent: None, ..other.clone() }).await;
+    assert_eq!(place(&table, "w", &w, &both).await, 1, "one is locked, for the other it stands");
+    table.record("i", &other, START, Mark::Nothing).await;
+    assert_eq!(place(&table, "w", &w, &both).await, 0);
+    assert_eq!(table.text(&["EXISTS", "hg:{g:openai}:conn:a:waiters"]).await, "0");
 }
 
 #[tokio::test]

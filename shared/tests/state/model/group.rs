@@ -343,7 +343,7 @@ impl Group {
                     let (ahead, turn) = connection.line.ahead(&ask.member, &ask.turn, now);
                     match connection.room(ask.wish, now, ahead) {
                         Ok(takes) => {
-                            connection.line.serve(turn);
+                            connection.line.serve(&ask.member, &ask.turn, turn);
                             connection.tokens.iter_mut().for_each(|tokens| tokens.hold(&ask.lease, takes));
                             return (self.take(ask, (index, *number), (due, endpoint), us), true);
                         }
@@ -360,6 +360,9 @@ impl Group {
                 }
             };
             states.insert(index, state);
+        }
+        for number in order.iter().filter(|number| merely_full.iter().all(|(full, ..)| full != *number)) {
+            self.connections[*number].line.leave(&ask.member);
         }
         let states: Vec<RungState> = states.into_values().collect();
         let wait = states.iter().filter_map(wait_of).min();

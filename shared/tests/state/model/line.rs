@@ -56,11 +56,9 @@ struct Standing {
 impl Turns {
     /// How many live callers stand before, or would; and the turn and place that are, or would be, its own.
     pub(super) fn ahead(&mut self, member: &str, whose: &Turn, now: i64) -> (usize, i64) {
-        // They leave in the order in which their places end, by name within a ms: it matters for what is left of their turns.
-        let dead = self.standing.iter().filter(|one| one.end <= now);
-        let mut dead: Vec<(i64, String)> = dead.map(|one| (one.end, one.member.clone())).collect();
-        dead.sort_by_cached_key(|(end, member)| (*end, replica_of(member), format!("{member}|")));
-        for (_, member) in dead {
+        // In which order they leave makes no difference.
+        let dead = self.standing.iter().filter(|one| one.end <= now).map(|one| one.member.clone());
+        for member in dead.collect::<Vec<_>>() {
             self.leave(&member);
         }
         let (turn, place) = self.own(member, whose);
@@ -90,20 +88,31 @@ impl Turns {
         }
     }
 
+    /// Leaves unserved: those of its flow that came later move up, each to the place of the one before.
     pub(super) fn leave(&mut self, member: &str) {
         let Some(index) = self.standing.iter().position(|one| one.member == member) else { return };
-        let gone = self.standing.remove(index);
-        if self.standing.iter().all(|one| one.flow != gone.flow) {
-            self.last.remove(&gone.flow);
-        } else if self.last[&gone.flow] == gone.turn {
-            self.last.insert(gone.flow, gone.turn - 1);
+        let mut gone = self.standing.remove(index);
+        for one in self.standing[index..].iter_mut().filter(|one| one.flow == gone.flow) {
+            std::mem::swap(&mut one.turn, &mut gone.turn);
+            std::mem::swap(&mut one.place, &mut gone.place);
         }
+        self.last.entry(gone.flow.clone()).and_modify(|last| *last -= 1);
+        self.forget(&gone.flow);
     }
 
-    /// A turn is served, if somebody stands.
-    pub(super) fn serve(&mut self, turn: i64) {
+    /// A turn is served, if somebody stands: who had a place gives it up, and nobody moves.
+    pub(super) fn serve(&mut self, member: &str, whose: &Turn, turn: i64) {
         if !self.standing.is_empty() {
             self.served = self.served.max(turn);
+        }
+        self.standing.retain(|one| one.member != member);
+        self.forget(&whose.to_string());
+    }
+
+    /// Of a flow of which nobody stands nothing is kept.
+    fn forget(&mut self, flow: &str) {
+        if self.standing.iter().all(|one| one.flow != flow) {
+            self.last.remove(flow);
         }
     }
 
@@ -118,11 +127,6 @@ impl Turns {
     pub(super) fn boundaries(&self) -> impl Iterator<Item = i64> {
         self.standing.iter().map(|one| one.end)
     }
-}
-
-/// The replica of a request is that of its number.
-fn replica_of(member: &str) -> u32 {
-    member.chars().nth(1).and_then(|digit| digit.to_digit(10)).unwrap_or_default() % 3
 }
 
 /// Every admission there ever was.
