@@ -318,12 +318,8 @@ const WAITERS: &str = "hg:{a:acme}:key:ci:waiters";
 #[tokio::test]
 async fn who_waits_for_what_others_hold_is_overtaken_by_nobody_who_wants_of_the_same() {
     let (table, may) = spending(100).await;
-    let ask = |name: &str, hold: Hold| AdmitAsk {
-        hold,
-        span: Some(may.clone()),
-        place: STAND,
-        ..table.admit_ask(name)
-    };
+    let ask =
+        |name: &str, hold: Hold| AdmitAsk { hold, span: Some(may.clone()), place: STAND, ..table.admit_ask(name) };
     let asks = async |replica: usize, name: &str, most: i64| {
         table.stores[replica].admit(&ask(name, Hold::AtMost(nanos(most)))).await.unwrap()
     };

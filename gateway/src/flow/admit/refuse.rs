@@ -23,7 +23,9 @@ pub(super) fn refusal(answer: &Admit, quotas: &[Quota]) -> Refusal {
         Admit::OverRate { wait, .. } => Refusal::OverRate { limit: KeyLimit::Requests, wait: *wait },
         Admit::OverTokens { wait, .. } => Refusal::OverRate { limit: KeyLimit::Tokens, wait: *wait },
         // Too many at once, for what is left of the spend limit or a quota.
-        Admit::OverConcurrency { .. } | Admit::OverHolds { .. } => Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK },
+        Admit::OverConcurrency { .. } | Admit::OverHolds { .. } => {
+            Refusal::OverRate { limit: KeyLimit::Concurrency, wait: FALLBACK }
+        }
         // A request id is fresh, so `already` cannot be; missing state is never read as "no limit".
         _ => Refusal::StateUnavailable,
     }
