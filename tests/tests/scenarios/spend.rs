@@ -21,7 +21,15 @@ async fn spent(cluster: &Cluster) -> i64 {
 }
 
 const AT_MOST_400: &str = r#"{"model":"m1","max_tokens":400,"messages":[{"role":"user","content":"hi"}]}"#;
+const AT_MOST_60: &str = r#"{"model":"m1","max_tokens":60,"messages":[{"role":"user","content":"hi"}]}"#;
 const AT_MOST_SOME: &str = r#"{"model":"m1","messages":[{"role":"user","content":"hi"}]}"#;
+
+/// Nothing is spent, and what others hold may come back: it is told to come again.
+fn assert_held(answer: &Response) {
+    assert_eq!((answer.status, answer.error_code().as_str()), (429, "rate_limit_exceeded"), "{answer:?}");
+    assert_eq!(answer.header("x-headgate-refusal"), "concurrency");
+    assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds >= 1));
+}
 
 #[tokio::test]
 async fn fifty_calls_at_once_never_spend_more_than_the_limit() {
@@ -32,8 +40,7 @@ async fn fifty_calls_at_once_never_spend_more_than_the_limit() {
         let admitted = answers.iter().filter(|answer| answer.status == 200).count();
         assert!((1..=2).contains(&admitted), "{admitted} admitted");
         for refused in answers.iter().filter(|answer| answer.status != 200) {
-            assert_eq!((refused.status, refused.error_code().as_str()), (402, "insufficient_quota"));
-            assert_eq!(refused.header("x-headgate-refusal"), "spend_limit");
+            assert_held(refused);
         }
         let all = 4_100_000 * i64::try_from(admitted).unwrap();
         eventually(SOON, "all is settled", async || spent(&cluster).await == all).await;
@@ -96,7 +103,31 @@ async fn a_killed_replicas_holds_of_a_spend_limit_come_back() {
         let headers = [("authorization", secret.as_str())];
         cluster.client(1).send(http::Method::POST, "/v1/chat/completions", &headers, AT_MOST_400).await.unwrap().status
     };
-    assert_eq!(ask().await, 402, "it may still cost what it holds");
+    assert_eq!(ask().await, 429, "it may still cost what it holds");
     eventually(Duration::from_secs(40), "the dead replica's request is closed", async || ask().await == 200).await;
+    cluster.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_large_call_that_waits_for_holds_is_overtaken_by_no_small_one() {
+    let config = Config::connections(1).ci("spend_limit: {usd: 0.0045}").more("limits: {key_wait: 20s}");
+    let cluster = Cluster::of_three(&config).await;
+    let slow = Rule::any().times(1).tokens(10, 10).delays_headers(Duration::from_secs(3));
+    cluster.fake.script([slow, Rule::any().tokens(10, 10)]);
+    let waiting = async || cluster.redis.ask::<i64>(&["ZCARD", "hg:{a:acme}:key:ci:waiters"]).await;
+    let first = async || assert_eq!(call(&cluster, AT_MOST_60).await.status, 200);
+    let large = async || {
+        eventually(SOON, "the first is under way", async || cluster.fake.open() == 1).await;
+        assert_eq!(call(&cluster, AT_MOST_400).await.status, 200, "it fits alone");
+    };
+    let small = async |_: usize| {
+        eventually(SOON, "the large one waits", async || waiting().await >= 1).await;
+        assert_eq!(call(&cluster, AT_MOST_60).await.status, 200);
+    };
+    tokio::join!(first(), large(), join_all((0..9).map(small)));
+    let large: Vec<_> = cluster.fake.calls().iter().map(|call| call.body.contains(r#""max_tokens":400"#)).collect();
+    assert_eq!(large.len(), 11);
+    assert!(large[1], "the second of all: {large:?}");
+    assert_eq!(waiting().await, 0, "who was served stands no more");
     cluster.assert_clean().await;
 }

@@ -124,8 +124,7 @@ impl Counter {
             return short(used, resets, false);
         }
         if least > left - open {
-            let resets = self.ring.as_ref().map_or(self.end_ms, |ring| now + ring.slice_ms);
-            return short(used + open, resets, true);
+            return short(used, 0, true);
         }
         Ok(want.amount.min(left - open))
     }
