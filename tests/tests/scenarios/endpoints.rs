@@ -247,7 +247,8 @@ async fn endpoints_that_never_rest_are_tried_in_order_by_every_request() {
 async fn our_own_clock_blames_no_endpoint_and_no_connection() {
     let yaml = pair("", "") + "timeouts: {connect: 1s, first_token: 2900ms, idle: 2900ms, total: 3s}\n";
     let cluster = Cluster::on(yaml).start().await;
-    cluster.fake.script([Rule { chunks: Some(100), ..Rule::any() }.delays_between(Duration::from_millis(100))]);
+    let slow = Rule { chunks: Some(100), chunk_text: Some("word ".into()), ..Rule::any() };
+    cluster.fake.script([slow.delays_between(Duration::from_millis(100))]);
     let streams = (0..3).map(async |_| cluster.client(0).chat_stream(SECRET, "m", "hi").await.rest().await);
     for (events, _) in join_all(streams).await {
         assert!(events.last().is_some_and(cluster::harness::Event::is_error), "cut after three seconds");
