@@ -133,11 +133,7 @@ local function settle(KEYS, ARGV)
     local used = quotas[i].kind == 'cost' and tonumber(cost) or quotas[i].kind == 'tokens' and all_input + all_output or 0
     if used > 0 then quota_spend(quotas[i], record, string.format('%.0f', used), now) end
   end
-  if open[6] and weighed > 0 then
-    local ring, answered = ring_read(tpm_ring, 1000, now), tonumber(ARGV[24])
-    local usual = answered > 0 and (ring.usual and math.floor((ring.usual * 3 + answered) / 4) or answered) or ring.usual
-    ring_add(ring, weighed, 'usual', usual and string.format('%.0f', usual) or '')
-  end
+  if open[6] and weighed > 0 then ring_spend(tpm_ring, weighed, tonumber(ARGV[24]), now) end
   -- Redis prints a number as a float, which costs more than the command: the text is printed once.
   local now_text = string.format('%.0f', now)
   local row = {

@@ -68,3 +68,10 @@ local function ring_add_at(ring, amount, at)
   redis.call('HINCRBY', ring.key, slice % 61, text)
   redis.call('HINCRBY', ring.key, 'total', text)
 end
+
+-- Adds tokens that were used now; `answered` of them were output, of which the usual figure is the moving average.
+local function ring_spend(key, amount, answered, now)
+  local ring = ring_read(key, 1000, now)
+  local usual = answered > 0 and (ring.usual and math.floor((ring.usual * 3 + answered) / 4) or answered) or ring.usual
+  ring_add(ring, amount, 'usual', usual and string.format('%.0f', usual) or '')
+end

@@ -65,7 +65,5 @@ end
 local function tokens_spend(key, held, lease, used, answered, now)
   tokens_free(held, lease)
   if used <= 0 then return end
-  local ring = ring_read(key, 1000, now)
-  local usual = answered > 0 and (ring.usual and math.floor((ring.usual * 3 + answered) / 4) or answered) or ring.usual
-  ring_add(ring, used, 'usual', usual and string.format('%.0f', usual) or '')
+  ring_spend(key, used, answered, now)
 end

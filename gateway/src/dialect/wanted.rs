@@ -102,7 +102,7 @@ enum Peek {
 }
 
 /// An upstream call, connection and credential apart.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct UpstreamCall {
     /// What follows the base URL, query included.
     pub path: String,

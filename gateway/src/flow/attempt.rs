@@ -6,12 +6,14 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Response, Url};
 use shared::config::Timeouts;
-use shared::failure::{self, Class, Effect, Endpoints, Scope, Signals, Site, Told, Transport, Verdict};
+use shared::failure::Transport;
 use shared::ids::RequestId;
-use shared::money::Tokens;
 use shared::state::capacity::ToldLimit;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+
+pub use failed::{Failed, Failure};
+use failed::{error_answer, error_body};
 
 use super::memory::Memory;
 use super::pictures::Pictures;
@@ -21,21 +23,18 @@ use crate::dialect::mend::mended;
 use crate::dialect::translate::{Fed, StreamTranslation, WholeAnswer};
 use crate::dialect::wanted::{Found, UpstreamCall, Wanted};
 use crate::dialect::{Answer, Dialect};
-use crate::error::{BadRequest, UpstreamError};
+use crate::error::BadRequest;
 use crate::upstream::client::{Call, Client};
 use crate::upstream::google_token::TokenError;
 use crate::upstream::sse::Scanner;
 use crate::upstream::told_time;
 
-/// An error body is read up to here.
-const ERROR_BODY_MAX: usize = 256 * 1024;
+mod failed;
+
 /// A whole answer may be this large; a larger one is an upstream failure, so that memory stays bounded.
 const ANSWER_MAX: usize = 128 * 1024 * 1024;
 /// Lifecycle events held back before commit may take this much.
 const HELD_MAX: usize = 4 * 1024 * 1024;
-/// An error body that does not arrive within this is read as far as it came.
-const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(5);
-
 /// How one attempt ended, as far as commit.
 #[derive(Debug)]
 pub enum Attempted {
@@ -47,29 +46,6 @@ pub enum Attempted {
     Inexpressible(BadRequest),
     /// The caller hung up.
     Gone,
-}
-
-/// A failed attempt, classed.
-#[derive(Debug)]
-pub struct Failure {
-    /// What the upstream said.
-    pub error: Box<UpstreamError>,
-    /// What it means.
-    pub verdict: Verdict,
-    /// What follows from it.
-    pub effect: Effect,
-    /// What the upstream told of its limits.
-    pub told: Vec<ToldLimit>,
-    /// What the upstream said it used all the same.
-    pub usage: Option<Tokens>,
-}
-
-impl Failure {
-    /// Whether the credential is of no use until a person or a long time has mended it: then a call costs no attempt.
-    pub fn credential_is_dead(&self) -> bool {
-        let whole = self.effect.lock.is_some_and(|lock| lock.scope == Scope::Connection);
-        whole && matches!(self.verdict.class, Class::Auth | Class::Billing)
-    }
 }
 
 /// An upstream that answers.
@@ -178,77 +154,20 @@ pub async fn attempt(exchange: Exchange<'_>, rung: &Rung, endpoint: usize) -> At
     }
 }
 
-/// A failure that is not classed yet.
-#[derive(Debug)]
-pub struct Failed {
-    error: Box<UpstreamError>,
-    told: Option<Told>,
-    limits: Vec<ToldLimit>,
-    usage: Option<Tokens>,
-}
-
-impl Failed {
-    /// A failure of the transport to an upstream of this dialect.
-    pub fn of(dialect: Dialect, transport: Transport) -> Self {
-        let reason = match transport {
-            Transport::Connect => "no connection could be made",
-            Transport::Reset => "the connection broke",
-            Transport::FirstTokenTimeout => "no content came in time",
-            Transport::IdleTimeout => "the answer stopped coming",
-            Transport::TotalTimeout => "the answer took too long",
-            Transport::Empty => "the answer was empty",
-            Transport::Truncated => "the answer ended before it was complete",
-            Transport::NotTheFormat | Transport::ErrorInSuccess => "the answer was not in the asked format",
-            Transport::ClientGone => "the caller went away",
-        };
-        Self { error: Box::new(dialect.broken(transport, reason)), told: None, limits: Vec::new(), usage: None }
-    }
-}
-
-/// An error inside a success: its body may tell a wait, its headers belong to the success.
-impl From<Box<UpstreamError>> for Failed {
-    fn from(error: Box<UpstreamError>) -> Self {
-        let now = jiff::Timestamp::now().as_second();
-        let told = told_time::told(&HeaderMap::new(), error.json.as_ref(), &error.signals.body, now);
-        Self { error, told, limits: Vec::new(), usage: None }
-    }
-}
-
-impl Failed {
-    /// A success that is no answer: its provider's own rules look into the body, whatever it is.
-    fn in_success(mut error: Box<UpstreamError>, body: &[u8]) -> Self {
-        if error.signals.body.is_empty() {
-            error.signals.body = Signals::text(&String::from_utf8_lossy(&body[..body.len().min(ERROR_BODY_MAX)]));
-        }
-        error.into()
-    }
-
-    /// The one place where an outcome is classed.
-    pub fn class(mut self, serving: &Serving) -> Failure {
-        let connection = &serving.connection;
-        connection.redact(&mut self.error);
-        let endpoints = if serving.endpoints.len() > 1 { Endpoints::Several } else { Endpoints::One };
-        let site = Site { owner: connection.owner_kind(), policy: connection.error_policy, endpoints };
-        let verdict = failure::classify(&self.error.signals, connection.error_policy, &connection.error_rules);
-        let effect = failure::effect(&verdict, self.told, site);
-        Failure { error: self.error, verdict, effect, told: self.limits, usage: self.usage }
-    }
-}
-
 impl Exchange<'_> {
     /// The call; once more without what the upstream refused in it, where that can be left out.
     async fn send(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Committed, Failed> {
-        let failed = match self.commit(serving, endpoint, made.clone()).await {
+        let failed = match self.commit(serving, endpoint, &made).await {
             Ok(committed) => return Ok(committed),
             Err(failed) => failed,
         };
         match mended(&failed.error.signals, &made) {
-            Some(mended) => self.commit(serving, endpoint, mended).await,
+            Some(mended) => self.commit(serving, endpoint, &mended).await,
             None => Err(failed),
         }
     }
 
-    async fn commit(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Committed, Failed> {
+    async fn commit(&self, serving: &Serving, endpoint: usize, made: &UpstreamCall) -> Result<Committed, Failed> {
         let connection = &serving.connection;
         let dialect = connection.dialect;
         let began = Instant::now();
@@ -275,7 +194,7 @@ impl Exchange<'_> {
     }
 
     /// The call with the connection's credential and its pool's headers.
-    async fn call(&self, serving: &Serving, endpoint: usize, made: UpstreamCall) -> Result<Call, Failed> {
+    async fn call(&self, serving: &Serving, endpoint: usize, made: &UpstreamCall) -> Result<Call, Failed> {
         let connection = &serving.connection;
         let endpoint = serving.endpoints.get(endpoint).or(serving.endpoints.first());
         let base_url = endpoint.map_or("", |endpoint| &*endpoint.base_url);
@@ -283,7 +202,7 @@ impl Exchange<'_> {
         let query = if made.path.contains('?') { "" } else { &*connection.query };
         let url = Url::parse(&format!("{}{}{query}", base_url, made.path))
             .map_err(|_| Failed::of(connection.dialect, Transport::Connect))?;
-        let mut headers = made.headers;
+        let mut headers = made.headers.clone();
         if let Some(pool) = &serving.pool {
             headers.extend(pool.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
@@ -291,12 +210,7 @@ impl Exchange<'_> {
             tracing::warn!(connection = %connection.id, %error, "no access token");
             match error {
                 // As the upstream would say it of the token we cannot get.
-                TokenError::Refused(_) => Failed {
-                    error: Box::new(connection.dialect.read_error(401, b"")),
-                    told: None,
-                    limits: Vec::new(),
-                    usage: None,
-                },
+                TokenError::Refused(_) => Failed::said(connection.dialect.read_error(401, b"")),
                 TokenError::Away => Failed::of(connection.dialect, Transport::Connect),
             }
         })?;
@@ -309,7 +223,7 @@ impl Exchange<'_> {
             Answer::Stream => "text/event-stream",
         };
         headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-        Ok(Call { url, headers, body: made.body })
+        Ok(Call { url, headers, body: made.body.clone() })
     }
 
     async fn whole(&self, dialect: Dialect, mut response: Response) -> Result<WholeAnswer, Failed> {
@@ -384,7 +298,7 @@ impl Exchange<'_> {
         };
         match until_content.await {
             Ok(()) => Ok(OpenStream { response: Some(response), scanner, translation, first: held.fed }),
-            Err(failed) => Err(Failed { usage: held.fed.usage, ..failed }),
+            Err(failed) => Err(failed.after(held.fed.usage)),
         }
     }
 
@@ -431,30 +345,6 @@ fn is_event_stream(kind: &str) -> bool {
 
 fn content_type(response: &Response) -> Option<&str> {
     response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
-}
-
-async fn error_answer(dialect: Dialect, response: Response, patience: Instant) -> Failed {
-    let status = response.status();
-    let headers = response.headers().clone();
-    let body = error_body(response, patience).await;
-    let mut error = dialect.read_error(status.as_u16(), &body);
-    error.signals.limit_at_zero = told_time::limit_at_zero(&headers);
-    let now = jiff::Timestamp::now().as_second();
-    let told = told_time::told(&headers, error.json.as_ref(), &error.signals.body, now);
-    Failed { error: Box::new(error), told, limits: told_time::limits(&headers, now), usage: None }
-}
-
-/// The body of an error as far as it comes in time.
-async fn error_body(mut response: Response, patience: Instant) -> Bytes {
-    let patience = patience.min(Instant::now() + ERROR_BODY_PATIENCE);
-    let mut body = BytesMut::new();
-    while let Ok(Ok(Some(chunk))) = timeout_at(patience, response.chunk()).await {
-        body.extend_from_slice(&chunk);
-        if body.len() > ERROR_BODY_MAX {
-            break;
-        }
-    }
-    body.freeze()
 }
 
 /// The headers of an upstream that a caller may see: nothing that names an account, a server or a cookie.

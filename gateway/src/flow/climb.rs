@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::failure::{Class, Effect, Owner};
+use shared::failure::{Class, Owner};
 use shared::ids::ModelName;
 use shared::state::capacity::{Candidate, Mark, Turn};
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ use crate::error::Refusal;
 use crate::metrics::AttemptLabels;
 
 mod budget;
+mod chain;
 mod fit;
 mod slot;
 mod verdict;
@@ -276,57 +277,6 @@ impl<'a> Walk<'a> {
         Ok(Ended::Spent)
     }
 
-    /// Calls the endpoints of a rung one after another, as long as the failure is one of the endpoint.
-    async fn chain(&mut self, step: &'a Step, slot: Slot<'a>) -> Result<Result<Box<Answered>, Missed>, Fall> {
-        let rung = slot.rung;
-        let mut rest: Vec<usize> = (0..rung.serving.endpoints.len()).collect();
-        let mut slot = slot;
-        self.calls.count(step);
-        loop {
-            rest.retain(|other| *other != slot.endpoint);
-            self.endpoints_left = rest.len();
-            let missed = match self.call(slot).await? {
-                Ok(answered) => return Ok(Ok(answered)),
-                Err(missed) => missed,
-            };
-            let Some(held) = self.kept.take() else { return Ok(Err(missed)) };
-            let Some(next) = self.next_endpoint(step, rung, &rest, held).await? else { return Ok(Err(missed)) };
-            self.calls.count_endpoint(step);
-            slot = next;
-        }
-    }
-
-    /// The last rung of a level that failed in passing, once more before the step down.
-    async fn retry(&mut self) -> Result<Option<Box<Answered>>, Fall> {
-        let Some((step, rung)) = self.again.take() else { return Ok(None) };
-        if self.budget_spent(step) {
-            return Ok(None);
-        }
-        self.pause().await?;
-        // With nothing below it is worth a place in line.
-        let is_last = self.climb.ladder.steps.last().is_some_and(|last| last.is_level_with(step));
-        let line = if is_last { Line::Stand } else { Line::Pass };
-        self.once_more(step, Offer { rung, chain: Chain::Whole }, line).await
-    }
-
-    /// One call outside the order.
-    async fn once_more(&mut self, step: &'a Step, offer: Offer<'a>, line: Line) -> Result<Option<Box<Answered>>, Fall> {
-        if self.budget_spent(step) {
-            return Ok(None);
-        }
-        let Taken::Slot(slot) = self.take(step, &[offer], line).await? else { return Ok(None) };
-        self.tried.push(slot.rung);
-        self.calls.count(step);
-        self.endpoints_left = 0;
-        Ok(self.call(slot).await?.ok())
-    }
-
-    /// Whether the same slot calls another endpoint.
-    fn goes_on_with_chain(&self, effect: Effect) -> bool {
-        let in_time = Instant::now() < self.climb.exchange.deadline;
-        effect.tries_next_endpoint() && self.endpoints_left > 0 && in_time && !self.calls.request_spent()
-    }
-
     fn untried(&self, step: &'a Step) -> Vec<&'a Rung> {
         let mut rungs = offer(step, self.climb.app.keeper.healths());
         rungs.retain(|rung| !self.tried.iter().any(|tried| std::ptr::eq(*tried, *rung)));
@@ -379,10 +329,10 @@ impl<'a> Walk<'a> {
         let outcome = attempt(self.climb.exchange, rung, endpoint).instrument(span.clone()).await;
         self.journey.upstream += began.elapsed();
         match outcome {
-            Attempted::Answers(committed) => {
+            Attempted::Answers(mut committed) => {
                 if committed.origin == Origin::Upstream {
                     self.note(rung, "ok", &span);
-                    held.tell(&committed.told);
+                    held.tell(std::mem::take(&mut committed.told));
                     held.committed();
                 }
                 Ok(Ok(Box::new(Answered { rung: rung.clone(), held, committed: *committed })))
@@ -396,12 +346,12 @@ impl<'a> Walk<'a> {
                 self.note(rung, Class::Cancelled.as_str(), &span);
                 Err(Fall::Gone)
             }
-            Attempted::Failed(failure) => {
+            Attempted::Failed(mut failure) => {
                 let class = failure.verdict.class;
                 self.note(rung, class.as_str(), &span);
                 span.record("error.type", class.as_str());
                 self.alert(rung, class);
-                held.tell(&failure.told);
+                held.tell(std::mem::take(&mut failure.told));
                 if let Some(tokens) = &failure.usage {
                     held.used(self.climb.catalog.limits.token_weights.weigh(tokens));
                 }

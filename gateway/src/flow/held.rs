@@ -27,9 +27,9 @@ impl Held {
     }
 
     /// What the upstream told of its limits: kept when the slot is given back.
-    pub fn tell(&mut self, told: &[ToldLimit]) {
+    pub fn tell(&mut self, told: Vec<ToldLimit>) {
         if let Some(receipt) = &mut self.receipt {
-            receipt.told = told.to_vec();
+            receipt.told = told;
         }
     }
 

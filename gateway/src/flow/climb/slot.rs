@@ -98,6 +98,21 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A question for some of a step's rungs, without a place in line.
+    pub(super) fn ask(&self, step: &Step, lease: LeaseId, candidates: Vec<Candidate>) -> AcquireAsk {
+        let Climb { catalog, exchange, .. } = self.climb;
+        AcquireAsk {
+            group: step.group.clone(),
+            lease,
+            max_lock: catalog.limits.max_lock,
+            place: Place::Pass,
+            turn: self.turn(step),
+            estimate: expected(exchange.wanted.look(), &catalog.limits.token_weights),
+            pin: None,
+            candidates,
+        }
+    }
+
     /// How long this request may still stand in lines.
     pub(super) fn patience(&self) -> Duration {
         let left = self.climb.exchange.deadline.saturating_duration_since(Instant::now());
@@ -107,16 +122,9 @@ impl<'a> Walk<'a> {
     /// Asks for a slot at one of the rungs, in line as long as that can help, a last time when the wait is over.
     pub(super) async fn take(&mut self, step: &'a Step, offers: &[Offer<'a>], line: Line) -> Result<Taken<'a>, Fall> {
         let Climb { app, catalog, exchange, .. } = self.climb;
-        let mut ask = AcquireAsk {
-            group: step.group.clone(),
-            lease: LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 },
-            max_lock: catalog.limits.max_lock,
-            place: Place::Pass,
-            turn: self.turn(step),
-            estimate: expected(exchange.wanted.look(), &catalog.limits.token_weights),
-            pin: self.pin(step, offers),
-            candidates: offers.iter().map(Offer::candidate).collect(),
-        };
+        let lease = LeaseId { request: self.journey.request.clone(), attempt: self.leases + 1 };
+        let mut ask = self.ask(step, lease, offers.iter().map(Offer::candidate).collect());
+        ask.pin = self.pin(step, offers);
         // Subscribed before the place is taken: a slot freed in between is not missed.
         let place = (line == Line::Stand || ask.pin.is_some()).then(|| app.waker.place(self.journey.request.as_str()));
         let mut in_line = None;
@@ -149,38 +157,6 @@ impl<'a> Walk<'a> {
             leave(app, &ask).await;
         }
         Err(Fall::Gone)
-    }
-
-    /// The slot that is held, for the next endpoint of its rung that does not rest; without one it is given back.
-    pub(super) async fn next_endpoint(
-        &mut self,
-        step: &'a Step,
-        rung: &'a Rung,
-        rest: &[usize],
-        mut held: Held,
-    ) -> Result<Option<Slot<'a>>, Fall> {
-        let Climb { app, catalog, exchange, .. } = self.climb;
-        let offer = Offer { rung, chain: Chain::Rest(rest.to_vec()) };
-        let (candidate, lease) = (offer.candidate(), held.lease().cloned());
-        if candidate.endpoints.is_empty() {
-            return Ok(rest.first().map(|&endpoint| Slot { rung, endpoint, held }));
-        }
-        let Some(lease) = lease else { return Ok(None) };
-        let ask = AcquireAsk {
-            group: step.group.clone(),
-            lease,
-            max_lock: catalog.limits.max_lock,
-            place: Place::Pass,
-            turn: self.turn(step),
-            estimate: expected(exchange.wanted.look(), &catalog.limits.token_weights),
-            pin: None,
-            candidates: vec![candidate],
-        };
-        let answer = app.store.acquire(&ask).await.map_err(|error| unanswered(app, &error))?;
-        let Acquire::Acquired { endpoint, .. } = answer else { return Ok(None) };
-        let Some(&endpoint) = rest.get(endpoint) else { return Ok(None) };
-        held.calls(rung.serving.endpoints[endpoint].id.clone());
-        Ok(Some(Slot { rung, endpoint, held }))
     }
 
     /// What an answer means, and whether it leaves us with a place in line.
