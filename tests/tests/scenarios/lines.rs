@@ -192,3 +192,28 @@ async fn in_flight_and_waiting_are_told_per_key_group_and_connection_and_are_0_a
         eventually(SOON, &format!("{name} is 0"), async || replica.metric(name).await == Some(0)).await;
     }
 }
+
+#[tokio::test]
+async fn a_newcomer_does_not_take_a_free_slot_from_one_who_stands_in_line() {
+    let cluster =
+        Cluster::of_three(&Config::connections(1).each("max_concurrent: 2").more("limits: {capacity_wait: 300ms}"))
+            .await;
+    // Two who have not come yet for the two slots that are theirs: of a replica that is slow to hear.
+    let alive = format!("{LINE}:alive");
+    let until = (cluster.redis.now_ms().await + 60_000).to_string();
+    for (score, member) in [("1", "slow|r1|z|5"), ("2", "slow|r2|z|5")] {
+        cluster.redis.cli(&["ZADD", LINE, score, member]).await;
+        cluster.redis.cli(&["ZADD", &alive, &until, member]).await;
+    }
+    for place in 0..3 {
+        let answer = cluster.client(place).chat(SECRET, "m1", "hi").await;
+        assert_eq!((answer.status, answer.header("x-headgate-refusal")), (429, "capacity"), "replica {place}");
+    }
+    assert_eq!(cluster.fake.calls().len(), 0);
+    // With one of them gone there is a slot that nobody before it wants.
+    cluster.redis.cli(&["ZREM", LINE, "slow|r2|z|5"]).await;
+    cluster.redis.cli(&["ZREM", &alive, "slow|r2|z|5"]).await;
+    assert_eq!(cluster.client(0).chat(SECRET, "m1", "hi").await.status, 200);
+    cluster.redis.cli(&["DEL", LINE, &alive]).await;
+    cluster.assert_clean().await;
+}
